@@ -14,13 +14,12 @@ import json
 import os
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import fields
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -28,6 +27,7 @@ import torch
 from pandas.tseries.frequencies import to_offset
 from sktime.forecasting.base import ForecastingHorizon
 
+from sklode.data.arrays import Array
 from sklode.data.calendars import Calendar
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
@@ -39,6 +39,8 @@ from sklode.hybrid import network as hybrid
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.latent_ode import network as latent_ode
 from sklode.latent_ode.model import LatentODEModel
+from sklode.nn.autoencoder import Autoencoder
+from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import Candidate
 from sklode.structural.concurrent import Concurrent
 from sklode.structural.cross_channel import CrossChannel
@@ -46,6 +48,12 @@ from sklode.structural.effects import Effect
 from sklode.structural.limits import LargestMoves
 from sklode.structural.model import StructuralModel
 from sklode.structural.state_space import Form
+
+Plain: TypeAlias = Any
+"""What JSON holds: None, bool, int, float, str, and lists and dicts of these."""
+
+Parts: TypeAlias = dict[str, Any]
+"""What an object is made of, by the names of its parts."""
 
 FORMAT_VERSION = 14  # rises with every change of what a file holds
 _READ = (13, FORMAT_VERSION)  # what the older ones lack has a default
@@ -62,7 +70,7 @@ _ATTRIBUTES = (
 
 def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     """Write a forecaster, see its ``save_weights``."""
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
     found = {
         "sha256": _BLANK.decode(),  # first: nothing before looks like it
         "format_version": FORMAT_VERSION,
@@ -140,7 +148,7 @@ def _sealed(content: bytes) -> bytes:
     return content.replace(_BLANK, digest, 1)
 
 
-def _state_of(forecaster: Any) -> dict[str, Any]:
+def _state_of(forecaster: Any) -> Parts:
     found = vars(forecaster)
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
@@ -153,7 +161,7 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
     return state
 
 
-def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
+def _forecaster(kind: Any, state: Parts) -> Any:
     forecaster = kind(**_renamed(state["parameters"])).set_config(**state["config"])
     vars(forecaster).update({k: state[k] for k in _ATTRIBUTES if k in state})
     if state["model"] is not None:
@@ -161,7 +169,7 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
     return forecaster
 
 
-def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
+def _plain(value: object, where: str, arrays: dict[str, Array]) -> Plain:
     """Return a value as JSON holds it; arrays go to ``arrays``, by place.
 
     None, bool, int, float, str, lists and dicts are themselves; anything else is a dict
@@ -186,7 +194,7 @@ def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
     _refuse(what, "Use numbers, texts, dates, stamps, steps and tuples, or pickle.")
 
 
-def _restored(data: Any, arrays: dict[str, Any]) -> Any:
+def _restored(data: Plain, arrays: dict[str, Array]) -> Any:
     """Return the value that `_plain` described."""
     if isinstance(data, list):
         return [_restored(item, arrays) for item in data]
@@ -205,14 +213,16 @@ def _restored(data: Any, arrays: dict[str, Any]) -> Any:
     return make(**{renamed.get(part, part): x for part, x in parts.items()})
 
 
-def _parts_of_index(index: pd.Index) -> dict[str, Any]:
+def _parts_of_index(index: pd.Index) -> Parts:
     # the kind of periods says their frequency
     freq = None if isinstance(index, pd.PeriodIndex) else getattr(index, "freq", None)
     kind, ticks = str(index.dtype), ticks_of(index).tolist()
     return {"ticks": ticks, "kind": kind, "freq": freq, "name": index.name}
 
 
-def _index(ticks: list[int], kind: str, freq: Any, name: Any) -> pd.Index:
+def _index(
+    ticks: list[int], kind: str, freq: pd.offsets.BaseOffset | None, name: Hashable
+) -> pd.Index:
     if "dateutil" in kind:
         _refuse(f"the index {kind}, whose zone is a file of this machine")
     like = pd.Index([], dtype=kind)
@@ -222,7 +232,7 @@ def _index(ticks: list[int], kind: str, freq: Any, name: Any) -> pd.Index:
     return index
 
 
-def _parts_of_offset(offset: pd.offsets.BaseOffset) -> Any:
+def _parts_of_offset(offset: pd.offsets.BaseOffset) -> str | Parts:
     if type(offset) is pd.DateOffset:
         return {"n": offset.n, "normalize": offset.normalize, **offset.kwds}
     with contextlib.suppress(ValueError):  # some names say too little
@@ -231,11 +241,11 @@ def _parts_of_offset(offset: pd.offsets.BaseOffset) -> Any:
     _refuse(f"the step {offset!r}, which its name does not tell")
 
 
-def _offset(name: str | None = None, **parts: Any) -> pd.offsets.BaseOffset:
+def _offset(name: str | None = None, **parts: int) -> pd.offsets.BaseOffset:
     return pd.DateOffset(**parts) if name is None else to_offset(name)
 
 
-def _parts_of_network(network: Any) -> dict[str, Any]:
+def _parts_of_network(network: Autoencoder) -> Parts:
     is_hybrid = isinstance(network, hybrid.HybridODE)
     return {
         "sizes": {"reach": network.reach} if is_hybrid else {},
@@ -243,12 +253,12 @@ def _parts_of_network(network: Any) -> dict[str, Any]:
     }
 
 
-def _model(kind: Any, build: Any, network: dict[str, Any] | None, **parts: Any) -> Any:
+def _model(kind: Any, build: Any, network: Parts | None, **parts: Any) -> Any:
     model = kind(network, **parts)
     if network is None:
         return model
     model.architecture = _renamed(model.architecture)
-    settings = SimpleNamespace(**model.architecture)
+    settings = NetworkSettings.of(model.architecture)
     with torch.device("meta"):  # where it takes no memory
         made = build(settings, *model.sizes, **network["sizes"])
     tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
@@ -257,7 +267,7 @@ def _model(kind: Any, build: Any, network: dict[str, Any] | None, **parts: Any) 
     return model
 
 
-def _renamed(settings: dict[str, Any]) -> dict[str, Any]:
+def _renamed(settings: Parts) -> Parts:
     """Return settings of which one was called level in the format before this one."""
     model = {"auto": "hybrid", "series": "paper"}.get(settings.get("level", ""))
     if model is None:
@@ -275,7 +285,7 @@ def _observations(**parts: Any) -> Observations:
     return found
 
 
-def _parts_of_record(record: Any) -> Any:
+def _parts_of_record(record: Any) -> Parts:
     if hasattr(record, "_asdict"):
         return record._asdict()
     return {one.name: getattr(record, one.name) for one in fields(record)}
@@ -298,7 +308,7 @@ _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
 }
 """What kinds, and parts of them, were called in the format before this one."""
 
-_KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
+_KINDS: dict[str, tuple[Any, Callable[[Any], Plain], Callable[..., object]]] = {
     **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},
     "Observations": (Observations, _parts_of_record, _observations),
     "LatentODEModel": (

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import datetime
 import difflib
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Frame, Numbers
 from sklode.data.ticks import DAY, stamps_of
 
-_FEWEST_MONTHS, _MOST_GAP = 3, 4 * DAY  # that show what a month does
+# what a month does shows in more months than this, by rows at most so far apart
+_FEWEST_MONTHS, _MOST_GAP = 3, 4 * DAY
 _FEWEST_DAYS = 5  # that show closed nights
 _YEARS_AHEAD = 30  # that are looked up: holidays beyond them are not known
+
+Named: TypeAlias = Frame | dict[Hashable, str]
+"""Days and their names, as users tell them."""
+Holidays: TypeAlias = str | Iterable[str] | Named
+"""A country, several, or named days."""
 
 
 def has_dates(like: pd.Index) -> bool:
@@ -26,7 +32,7 @@ def has_dates(like: pd.Index) -> bool:
 
 def _wall(ticks: Numbers, like: pd.Index) -> NDArray[np.datetime64]:
     """Return the date and time on the wall, of a period where it begins."""
-    stamps: Any = stamps_of(ticks, like)
+    stamps = stamps_of(ticks, like)
     if isinstance(stamps, pd.PeriodIndex):
         stamps = stamps.to_timestamp()
     found: NDArray[np.datetime64] = stamps.tz_localize(None).to_numpy("datetime64[ns]")
@@ -37,7 +43,8 @@ def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
     """Return the share of its month that has passed at each stamp."""
     wall = _wall(ticks, like)
     month = wall.astype("datetime64[M]")
-    first, end = (x.astype("datetime64[ns]") for x in (month, month + 1))
+    first = month.astype("datetime64[ns]")
+    end = (month + 1).astype("datetime64[ns]")
     share: Array = (wall - first) / (end - first)
     return share
 
@@ -52,11 +59,16 @@ def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:
     gap = int(np.median(np.diff(ticks)))
     first, last = int(since.min()), int(since.max()) + gap
     n_days = len(np.unique(days))
+    # nights show where rows are six hours apart or less, and four of a day are missing
     is_daily = gap > DAY / 4 or last - first > DAY - 4 * gap
     if is_daily or n_days < _FEWEST_DAYS or len(ticks) < 2 * n_days:
         return None
-    opens, closes = (str(pd.Timestamp(x)).split()[1][:5] for x in (first, last))
-    return opens, closes
+    return _time_of_day(first), _time_of_day(last)
+
+
+def _time_of_day(passed: int) -> str:
+    """Return hours and minutes of nanoseconds since midnight."""
+    return pd.Timestamp(passed).strftime("%H:%M")
 
 
 def shows_months(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
@@ -79,7 +91,7 @@ class Calendar(NamedTuple):
     names: list[str]  # of kinds that were seen in the past
 
     @classmethod
-    def of(cls, told: Any, ticks: Numbers, like: pd.Index) -> Calendar:
+    def of(cls, told: Holidays, ticks: Numbers, like: pd.Index) -> Calendar:
         """Read a country, several, or a table, for rows at ``ticks`` and later."""
         if not has_dates(like):
             raise TypeError(
@@ -88,8 +100,10 @@ class Calendar(NamedTuple):
                 "column of X that is 1 on holidays."
             )
         days = _wall(ticks, like).astype("datetime64[D]")
-        is_table = isinstance(told, pd.Series | pd.DataFrame | dict)
-        named = _table(told) if is_table else _looked_up(told, days)
+        if isinstance(told, pd.Series | pd.DataFrame | dict):
+            named = _table(told)
+        else:
+            named = _looked_up(told, days)
         every = sorted(named)
         ordinals = np.array(every, "datetime64[D]").astype(np.int64)
         is_seen = np.isin(ordinals, days.astype(np.int64))
@@ -97,13 +111,14 @@ class Calendar(NamedTuple):
         seen = list(dict.fromkeys(n for n, s in zip(names, is_seen, strict=True) if s))
         number = {name: k for k, name in enumerate(seen, 1)}
         kinds = [number.get(name, len(seen) + 1) for name in names]
-        return cls(ordinals, np.array(kinds, np.int64), seen)
+        return cls(days=ordinals, kinds=np.array(kinds, np.int64), names=seen)
 
     def at(self, ticks: Numbers, like: pd.Index) -> Array:
         """Return kinds of each stamp's day, the next and the last one; 0: none."""
         day = _wall(ticks, like).astype("datetime64[D]").astype(np.int64)
         found = np.zeros((len(day), 3))
         for k, shift in enumerate((0, 1, -1)):
+            # a day after the last named one is compared with that one, and differs
             place = np.searchsorted(self.days, day + shift)
             place = np.minimum(place, len(self.days) - 1)
             is_named = self.days[place] == day + shift
@@ -111,8 +126,9 @@ class Calendar(NamedTuple):
         return found
 
 
-def _table(told: Any) -> dict[datetime.date, str]:
+def _table(told: Named) -> dict[datetime.date, str]:
     """Return the names of a table's days."""
+    pairs: Iterable[tuple[Hashable, object]]
     if isinstance(told, pd.DataFrame):
         if not {"ds", "holiday"} <= {*told.columns}:
             raise ValueError(
@@ -136,7 +152,9 @@ def _table(told: Any) -> dict[datetime.date, str]:
     return found
 
 
-def _looked_up(told: Any, days: NDArray[np.datetime64]) -> dict[datetime.date, str]:
+def _looked_up(
+    told: str | Iterable[str], days: NDArray[np.datetime64]
+) -> dict[datetime.date, str]:
     """Return the holidays of countries, from the year before the first day on."""
     try:
         import holidays
@@ -145,7 +163,7 @@ def _looked_up(told: Any, days: NDArray[np.datetime64]) -> dict[datetime.date, s
             "holidays of a country need the package holidays, which is not installed. "
             "Run pip install holidays, or pass a table of names and dates."
         ) from error
-    codes: Iterable[Any] = [told] if isinstance(told, str) else told
+    codes = [told] if isinstance(told, str) else told
     years = days.astype("datetime64[Y]").astype(int) + 1970
     every = range(years.min() - 1, years.max() + _YEARS_AHEAD)
     known = [*holidays.list_supported_countries(), *holidays.list_supported_financial()]
@@ -153,7 +171,7 @@ def _looked_up(told: Any, days: NDArray[np.datetime64]) -> dict[datetime.date, s
     for code in codes:
         country, _, part = str(code).partition("-")
         if country not in known:
-            near = difflib.get_close_matches(country.upper(), known, 3, 0.5)
+            near = difflib.get_close_matches(country.upper(), known, n=3, cutoff=0.5)
             raise ValueError(
                 "holidays must be codes of countries that the package holidays knows, "
                 f"such as 'DE' or 'US-CA', or a table of names and dates; got {code!r}."
@@ -168,5 +186,5 @@ def _looked_up(told: Any, days: NDArray[np.datetime64]) -> dict[datetime.date, s
                 f"the package holidays must know parts of countries; got {code!r}. "
                 f"It has {holidays.list_supported_countries().get(country)}."
             ) from error
-        found = {**own, **found}
+        found = {**own, **found}  # a day of several keeps the first country's name
     return found

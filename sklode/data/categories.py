@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+
+from sklode.data.arrays import Array, Levels
 
 _MOST = 100  # levels: each is a column that is searched
 
@@ -26,12 +28,12 @@ class Columns(NamedTuple):
     """Columns of X, and the levels of those that hold categories."""
 
     names: list[Hashable]
-    levels: dict[Hashable, tuple[Any, ...]]  # in order; of two the second is told
+    levels: dict[Hashable, Levels]  # in order; of two the second is told
 
     @classmethod
     def of(cls, X: pd.DataFrame) -> Columns:
         """Find the levels that were seen."""
-        found: dict[Hashable, tuple[Any, ...]] = {}
+        found: dict[Hashable, Levels] = {}
         for name in X.columns:
             if not is_category(X[name]):
                 continue
@@ -43,7 +45,7 @@ class Columns(NamedTuple):
                     f"if it holds numbers, convert it: X[{name!r}].astype(float)."
                 )
             found[name] = tuple(own.tolist())
-        return cls([*X.columns], found)
+        return cls(names=[*X.columns], levels=found)
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
@@ -61,13 +63,14 @@ class Columns(NamedTuple):
             for level in self._told(name)
         ]
 
-    def _told(self, name: Hashable) -> tuple[Any, ...]:
+    def _told(self, name: Hashable) -> Levels:
+        # of two levels one indicator tells all; the other would be its complement
         own = self.levels.get(name, (name,))
         return own[1:] if len(own) == 2 else own
 
     def read(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return numbers; NaN where a category is missing or was never seen."""
-        parts: list[Any] = [np.empty((len(X), 0))]
+        parts: list[Array] = [np.empty((len(X), 0))]
         for name in self.names:
             if name not in self.levels:
                 if is_category(X[name]) and X[name].notna().any():
@@ -83,10 +86,10 @@ class Columns(NamedTuple):
             found = (code[:, None] == np.arange(len(own))).astype(np.float64)
             found[code < 0] = np.nan
             parts.append(found[:, len(own) - len(self._told(name)) :])
-        return pd.DataFrame(np.hstack(parts), X.index, self.numbers)
+        return pd.DataFrame(np.hstack(parts), index=X.index, columns=self.numbers)
 
 
-def _warn_of_new(values: pd.Series, levels: tuple[Any, ...]) -> None:
+def _warn_of_new(values: pd.Series, levels: Levels) -> None:
     if len(values):
         warnings.warn(
             f"levels of a category in X should be of those seen in fit, "

@@ -8,19 +8,22 @@ from __future__ import annotations
 import difflib
 from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Frame
 from sklode.data.categories import is_category
 from sklode.data.ticks import clock_of, nanoseconds, series_of, ticks_of
 
+if TYPE_CHECKING:
+    from sktime.forecasting.base import BaseForecaster
 
-def check_table(data: Any, name: str = "y") -> None:
+
+def check_table(data: object, name: str = "y") -> None:
     """Check a container of real numbers; others than these are left to sktime."""
     if isinstance(data, pd.Series | pd.DataFrame):
         _check_columns(pd.DataFrame(data), name)
@@ -42,7 +45,7 @@ def check_table(data: Any, name: str = "y") -> None:
         )
 
 
-def check_rows(y: Any, X: Any = None) -> None:
+def check_rows(y: Any, X: object = None) -> None:
     """Check that y has rows and columns, is a DataFrame of a panel, and not X."""
     several = getattr(y, "ndim", 1) == 2 and y.shape[1] > 1
     if several and getattr(X, "ndim", 2) == 1:
@@ -112,7 +115,7 @@ def finite_values(data: pd.DataFrame, name: str = "y") -> NDArray[np.float64]:
     return values
 
 
-def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
+def check_controls(X: Frame, index: pd.Index) -> None:
     """Check that X can be read, and has the rows of ``index``."""
     check_kinds(X, index)
     for row in np.flatnonzero(~index.isin(X.index)):
@@ -122,7 +125,7 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
         )
 
 
-def check_kinds(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
+def check_kinds(X: Frame, index: pd.Index) -> None:
     """Check that X can be read, and is indexed as y is."""
     check_table(X, "X")
     if X.index.nlevels != index.nlevels:
@@ -144,14 +147,16 @@ def check_index(index: pd.Index, name: str = "y", may_repeat: bool = False) -> N
     if len(times):
         _check_last(index, name)
         _check_kind(times, name)
-    ticks, (series, _) = ticks_of(times), series_of(index)
+    ticks = ticks_of(times)
+    series, _ = series_of(index)
+    # a stable order keeps each series' rows as they come, also of a mixed panel
     order = np.argsort(series, kind="stable")
     same, ordered = np.diff(series[order]) == 0, ticks[order]
     wrong = ordered[1:] < ordered[:-1]
     if not may_repeat:
         wrong |= ordered[1:] == ordered[:-1]
     for place in np.flatnonzero(same & wrong):
-        before, row = order[place : place + 2]
+        before, row = order[place], order[place + 1]
         remedy = f"Sort {name} by its index first: {name}.sort_index()."
         if ticks[row] == ticks[before]:
             remedy = (
@@ -242,7 +247,7 @@ def _kind(index: pd.Index) -> str:
 
 
 SIZE = Interval(Integral, 1, None, closed="left")  # at least one
-_SHARED: dict[str, list[Any]] = {
+_SHARED: dict[str, list[object]] = {
     "n_samples": [SIZE],
     "freq": [str, pd.DateOffset, pd.Timedelta, None],
     "clean": ["boolean"],
@@ -253,10 +258,15 @@ _SHARED: dict[str, list[Any]] = {
 }
 
 
-def check_constraints(constraints: dict[str, list[Any]], forecaster: Any) -> None:
+def check_constraints(
+    constraints: dict[str, list[object]], forecaster: BaseForecaster
+) -> None:
     """Check constructor parameters: those that all forecasters have, and others."""
-    given, name = forecaster.get_params(deep=False), type(forecaster).__name__
-    validate_parameter_constraints({**_SHARED, **constraints}, given, name)
+    validate_parameter_constraints(
+        {**_SHARED, **constraints},
+        params=forecaster.get_params(deep=False),
+        caller_name=type(forecaster).__name__,
+    )
     if forecaster.freq is not None and not nanoseconds(forecaster.freq) > 0:
         raise ValueError(
             "freq must be a frequency that pandas knows and that goes forward, such as "
@@ -268,15 +278,16 @@ def check_names(owner: str, given: Iterable[str], known: list[str]) -> None:
     """Check that there are parameters of these names."""
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+            near = difflib.get_close_matches(name, known, n=1)
             remedy = f"Did you mean {near[0]!r}?" if near else f"It has {known}."
             raise TypeError(f"{owner} has no parameter {name!r}. {remedy}")
 
 
-def check_probabilities(name: str, given: Any) -> None:
+def check_probabilities(name: str, given: object) -> None:
     """Check probabilities of quantiles or intervals: numbers between 0 and 1."""
-    several = isinstance(given, list | tuple | set | np.ndarray | pd.Series | pd.Index)
-    values = list(given) if several else [given]
+    values = [given]
+    if isinstance(given, list | tuple | set | np.ndarray | pd.Series | pd.Index):
+        values = list(given)
     wrong = [v for v in values if not (isinstance(v, Real) and 0 < float(v) < 1)]
     wrong = wrong or [v for v in values if values.count(v) > 1]
     if wrong or not values:
@@ -300,7 +311,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
 
 
-def check_fitted(forecaster: Any, asked: str, has: str, kind: str) -> None:
+def check_fitted(forecaster: object, asked: str, has: str, kind: str) -> None:
     """Check that something is a fitted forecaster of a kind, which has an attribute."""
     if not (hasattr(forecaster, has) and hasattr(forecaster, "check_is_fitted")):
         raise TypeError(

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,13 +14,22 @@ from numpy.typing import NDArray
 
 from sklode.data.checks import check_choice, check_count, check_times
 from sklode.data.observations import Observations
-from sklode.data.ticks import DAY, clock_of, length_of_time, nanoseconds, ticks_between
+from sklode.data.ticks import (
+    DAY,
+    Step,
+    clock_of,
+    length_of_time,
+    nanoseconds,
+    ticks_between,
+)
 
 # numpy's units that begin with the periods of the calendar
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
 _LEAST = 2.0  # rows a period: fewer show a longer wave instead (Nyquist)
 _USUAL = 0.1  # quantile of gaps: of uneven ones the short ones show short seasons
 _EVEN = 0.01  # of a period: years differ by less, months and quarters by more
+_ROUNDING = 1e-6  # share of a length that sums and means of floats may be off by
+_N_STARTS = 48  # starts of periods: four years of months, so one leap day
 
 
 def calendar_features(
@@ -69,7 +77,9 @@ def calendar_features(
     """
     times = _times_of(index)
     check_times(index, "X")
-    names: list[Any] = list(periods) if isinstance(periods, list | tuple) else [periods]
+    names: list[object] = [periods]
+    if isinstance(periods, list | tuple):
+        names = list(periods)
     if not names or len(set(map(str, names))) < len(names):
         raise ValueError(
             f"periods must name at least one, and none twice; got {periods!r}. Use for "
@@ -79,7 +89,7 @@ def calendar_features(
     waves = {}
     for name in names:
         check_choice("a period", name, _UNITS)
-        share = _share_of(times, name)
+        share = _share_of(times, str(name))
         for k in range(1, harmonics + 1):
             # whole turns would cost digits
             angle = 2 * np.pi * np.mod(k * share, 1.0)
@@ -109,13 +119,14 @@ def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
     # numpy's weeks begin on Thursdays, as 1970 did, ours on Mondays
     shift = 3 if name == "week" else 0
     begun = (days + shift).astype("M8[D]").astype(f"M8[{_UNITS[name]}]")
-    first, last = (
-        unit.astype("M8[D]").astype(np.int64) - shift for unit in (begun, begun + 1)
-    )
-    return (days - first + ticks * tick / DAY) / (last - first)
+    first = begun.astype("M8[D]").astype(np.int64) - shift
+    end = (begun + 1).astype("M8[D]").astype(np.int64) - shift
+    return (days - first + ticks * tick / DAY) / (end - first)
 
 
-def season_ticks(seasons: Sequence[Any], like: pd.Index, steps: list[Any]) -> Any:
+def season_ticks(
+    seasons: Sequence[object], like: pd.Index, steps: list[Step]
+) -> tuple[float, ...]:
     """Return lengths of time, or numbers of steps, in ticks of an index.
 
     ``steps`` are lengths of one step of each series.
@@ -152,25 +163,27 @@ def season_ticks(seasons: Sequence[Any], like: pd.Index, steps: list[Any]) -> An
 
 
 def seasons_shown(
-    seasons: Sequence[Any], ticks: Sequence[float], rows: Observations
+    seasons: Sequence[object], ticks: Sequence[float], rows: Observations
 ) -> tuple[float, ...]:
     """Return those of told seasons, in ticks, that rows are long enough to show.
 
     Of the others it warns; seasons finer than two rows are refused.
     """
-    gaps, kept = rows.gaps[rows.gaps > 0], []
+    kept = []
+    gaps = rows.gaps[rows.gaps > 0]
     gap = float(np.quantile(gaps, _USUAL)) if len(gaps) else 0.0
     first, last = rows.ticks[rows.bounds[:-1]], rows.ticks[rows.bounds[1:] - 1]
+    # the last row stands for the gap after it: 24 hourly rows are a day
     span = float(ticks_between(first, last).max()) + gap
     for season, period in zip(seasons, ticks, strict=True):
         told, length = repr(season), length_of_time(period, rows.like)
-        if period < (1 - 1e-6) * _LEAST * gap:
+        if period < (1 - _ROUNDING) * _LEAST * gap:
             raise ValueError(
                 f"a season must last at least two rows, of which y's are usually "
                 f"{length_of_time(gap, rows.like)} apart; got {told}, {length}. Leave "
                 "it out, or pass finer rows."
             )
-        if period > (1 + 1e-6) * span:
+        if period > (1 + _ROUNDING) * span:
             warnings.warn(
                 f"a season can be learned from rows over at least its own length; got "
                 f"{told}, {length}, and rows over {length_of_time(span, rows.like)}. "
@@ -193,13 +206,15 @@ def seasons_shown(
     return tuple(kept)
 
 
-def _swing(season: Any) -> float:
+def _swing(season: object) -> float:
     """Return how far a calendar's periods stray from equal ones, as a share of one."""
     with suppress(AttributeError, TypeError, ValueError):
         offset = pd.tseries.frequencies.to_offset(season)
         start = offset.rollforward(pd.Timestamp("1950-01-01"))
-        stamps = pd.DatetimeIndex([start + k * offset for k in range(1, 49)])
-        mean, k = nanoseconds(offset), np.arange(48)
+        counts = range(1, _N_STARTS + 1)
+        stamps = pd.DatetimeIndex([start + k * offset for k in counts])
+        mean = nanoseconds(offset)
         ticks = stamps.as_unit("ns").asi8 - stamps[0].as_unit("ns").value
-        return float(np.ptp(ticks - k * mean) / 2 / mean)
+        # half of the whole range: the best equal periods lie in its middle
+        return float(np.ptp(ticks - np.arange(_N_STARTS) * mean) / 2 / mean)
     return 0.0

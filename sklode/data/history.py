@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.arrays import Array, Flags, Frame, Levels, Numbers
 from sklode.data.categories import Columns
 from sklode.data.checks import (
     check_index,
@@ -22,12 +22,17 @@ from sklode.data.measurements import error_columns, measured
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
 from sklode.data.ticks import (
+    Freq,
+    Step,
     default_step,
     future_stamps,
     rows_before,
     stamps_of,
     ticks_of,
 )
+
+Unknown: TypeAlias = dict[Hashable, tuple[int, Hashable]]
+"""Columns of X that are not known at all rows: at how many not, and the first."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class Asked:
     series: Numbers  # (row,): its number in the history
     ticks: Numbers  # (row,)
     known: Observations  # the history with all rows of X that were given, or asked
-    unknown: dict[Hashable, tuple[int, Any]]  # of X: at how many rows, and the first
+    unknown: Unknown
 
 
 @dataclass(eq=False)
@@ -46,14 +51,14 @@ class History:
     """Series as a forecaster remembers them; a model sees ``observations``."""
 
     given: Observations  # all rows of y and X, observed or not
-    steps: list[Any]  # of each series, see `default_step`
+    steps: list[Step]  # of each series, see `default_step`
     levels: list[Hashable]  # names of the index' levels, time last
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
     left_out: Flags | None = None  # (row, channel), by `cleaned`; None: it never is
     errors: dict[Hashable, Hashable] = field(default_factory=dict)
     """Columns of X that hold channels' errors of measurement; they are no controls."""
-    categories: dict[Hashable, tuple[Any, ...]] = field(default_factory=dict)
+    categories: dict[Hashable, Levels] = field(default_factory=dict)
     """Levels of those of X's columns that hold categories."""
     fills: Array | None = None  # (row, control), in place of what is NaN in X
     blurs: Array | None = None  # (row, channel), how uncertain y is by that
@@ -75,11 +80,11 @@ class History:
         cls,
         y: pd.DataFrame,
         X: pd.DataFrame | None,
-        freq: Any = None,
+        freq: Freq = None,
         channels: list[Hashable] | None = None,
         clean: bool = True,
-        error: Any = None,
-        categories: dict[Hashable, tuple[Any, ...]] | None = None,
+        error: Hashable | dict[Hashable, Hashable] = None,
+        categories: dict[Hashable, Levels] | None = None,
     ) -> History:
         """Read series; ``channels`` are names in place of y's own.
 
@@ -94,8 +99,13 @@ class History:
         steps = _steps_of(given, index, freq)
         if clean:
             left_out = np.zeros(given.values.shape, dtype=bool)
-            every = range(len(given.keys))
-            given, left_out = cleaned(given, channels, every, left_out, 0)
+            given, left_out = cleaned(
+                given,
+                channels=channels,
+                judged=range(len(given.keys)),
+                left_out=left_out,
+                n_seen=0,
+            )
         return cls(
             given=given,
             steps=steps,
@@ -107,7 +117,7 @@ class History:
             categories=columns.levels,
         )
 
-    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
+    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
         """Return the history with more rows or series, of a step ``freq``."""
         if (X is None) != (not (self.controls or self.errors)):
             had, got = ("no X", "X") if X is not None else ("X", "no X")
@@ -117,11 +127,12 @@ class History:
             )
         y = with_columns(y, self.channels)
         if X is not None:
-            X = with_columns(
-                X, [*self.controls, *dict.fromkeys(self.errors.values())], "X"
-            )
+            # two channels may share a column of errors, which X has once
+            of_errors = dict.fromkeys(self.errors.values())
+            X = with_columns(X, [*self.controls, *of_errors], "X")
         self._check_levels(y.index, "the rows of an update")
-        (index, new, _), old = _read(y, X, self.errors, self.categories), self.given
+        old = self.given
+        index, new, _ = _read(y, X, self.errors, self.categories)
         n_known = len(self.steps)
         rows = old.merged(new, is_measured=bool(self.errors))
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
@@ -132,14 +143,20 @@ class History:
                     f"type; got {key}, known is {alike}. Convert the keys, or choose "
                     "others."
                 )
-        steps, left_out = self.steps + _steps_of(rows, index, freq, n_known), None
+        steps = self.steps + _steps_of(rows, index, freq, first=n_known)
+        left_out = None
         if self.left_out is not None:
             left_out = np.zeros(rows.values.shape, dtype=bool)
             row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
             left_out[row] = self.left_out
             number = {key: k for k, key in enumerate(rows.keys)}
-            judged = [number[key] for key in new.keys]
-            rows, left_out = cleaned(rows, self.channels, judged, left_out, n_known)
+            rows, left_out = cleaned(
+                rows,
+                channels=self.channels,
+                judged=[number[key] for key in new.keys],
+                left_out=left_out,
+                n_seen=n_known,
+            )
         return replace(
             self, given=rows, steps=steps, left_out=left_out, fills=None, blurs=None
         )
@@ -147,12 +164,14 @@ class History:
     @property
     def columns(self) -> Columns:
         """Columns of X, as users know them."""
-        return Columns(self.controls, self.categories)
+        return Columns(names=self.controls, levels=self.categories)
 
     @property
-    def unknown(self) -> dict[Hashable, tuple[int, Any]]:
+    def unknown(self) -> Unknown:
         """Columns of X that are not known at all rows: at how many not, and first."""
-        missing, found = np.isnan(self.given.controls), {}
+        missing = np.isnan(self.given.controls)
+        found: Unknown = {}
+        # the numbers of a category are NaN together: its first one tells of all
         for name, (k, n) in zip(self.columns.names, self.columns.blocks, strict=True):
             if n and missing[:, k].any():
                 first = self.given.named(int(np.argmax(missing[:, k])))
@@ -170,8 +189,8 @@ class History:
         rows = self.rows
         parts = np.split(rows.ticks, rows.bounds[1:-1])
         for ticks, step in zip(parts, self.steps, strict=True):
-            first, places = stamps_of(ticks[:1], rows.like), pd.RangeIndex(len(ticks))
-            reached = future_stamps(places, first, [step])
+            first = stamps_of(ticks[:1], rows.like)
+            reached = future_stamps(pd.RangeIndex(len(ticks)), first, [step])
             if not np.array_equal(ticks_of(reached), ticks):
                 return True
         return False
@@ -197,9 +216,10 @@ class History:
         """Return the rows with an observed value."""
         rows = self.observations
         index = self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
-        return pd.DataFrame(rows.values, index, self.channels)
+        return pd.DataFrame(rows.values, index=index, columns=self.channels)
 
-    def _keyed(self, stamps: pd.Index, n_each: Any) -> pd.Index:
+    def _keyed(self, stamps: pd.Index, n_each: int | Numbers) -> pd.Index:
+        """Return rows at stamps, of which each series in turn has so many."""
         if len(self.levels) == 1:
             return stamps.rename(self.levels[0])
         levels = [
@@ -208,7 +228,7 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def asked(self, index: pd.Index, X: Any) -> Asked:
+    def asked(self, index: pd.Index, X: Frame | None) -> Asked:
         """Read the rows of an index, and X, which may lack known stamps."""
         self._check_levels(index, "the horizon")
         series, ticks = self.rows.locate(index)
@@ -219,11 +239,12 @@ class History:
                 f"{row[:-1]}, seen were {list(self.rows.keys)[:3]}... Fit on a panel "
                 "that holds it, or update with its observations."
             )
-        return Asked(index, series, ticks, *self._known(index, X))
+        known, unknown = self._known(index, X)
+        return Asked(
+            index=index, series=series, ticks=ticks, known=known, unknown=unknown
+        )
 
-    def _known(
-        self, index: pd.Index, X: Any
-    ) -> tuple[Observations, dict[Hashable, tuple[int, Any]]]:
+    def _known(self, index: pd.Index, X: Frame | None) -> tuple[Observations, Unknown]:
         """Return all rows of X, and what is not known of those at ``index``."""
         rows = self.given
         if X is not None and self.errors:  # they are known of the past alone
@@ -238,6 +259,7 @@ class History:
             return rows, {}
         need = index[~rows.holds(index)].unique()
         if X is None:
+            # no rows, of the index' kind and levels, so that all of them are unknown
             X = pd.DataFrame(columns=self.controls, index=index[:0], dtype=float)
         X = with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
@@ -250,12 +272,14 @@ class History:
         }
         X = self.columns.read(X)
         finite_values(X[X.index.isin(index)], "X")
+        # only rows that are not asked for can still have these
         X = X.replace([np.inf, -np.inf], np.nan)
         X = X[X.notna().any(axis=1) & (rows.locate(X.index)[0] >= 0)]
         need = need[~need.isin(X.index)]
-        for part in (X, pd.DataFrame(np.nan, need, X.columns)):
+        nothing = pd.DataFrame(np.nan, index=need, columns=X.columns)
+        for part in (X, nothing):
             if len(part):
-                none = pd.DataFrame(np.nan, part.index, self.channels)
+                none = pd.DataFrame(np.nan, index=part.index, columns=self.channels)
                 new = Observations.from_frame(none, part)
                 rows = rows.merged(new, warns=False)
         return rows, unknown
@@ -275,7 +299,7 @@ def _read(
     y: pd.DataFrame,
     X: pd.DataFrame | None,
     errors: dict[Hashable, Hashable],
-    categories: dict[Hashable, tuple[Any, ...]] | None,
+    categories: dict[Hashable, Levels] | None,
 ) -> tuple[pd.Index, Observations, Columns]:
     """Return an index with a row each stamp, its rows, and the controls among X.
 
@@ -290,19 +314,27 @@ def _read(
         X = X.loc[y.index]
     y, X, found = measured(y, X, errors)
     if X is None:
-        return y.index, Observations.from_frame(y, X, found), Columns([], {})
-    columns = Columns.of(X) if categories is None else Columns([*X], categories)
+        columns = Columns(names=[], levels={})
+        return y.index, Observations.from_frame(y, X, found), columns
+    if categories is None:
+        columns = Columns.of(X)
+    else:
+        columns = Columns(names=[*X], levels=categories)
     return y.index, Observations.from_frame(y, columns.read(X), found), columns
 
 
-def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
+def in_order(
+    data: pd.DataFrame | None, names: Sequence[Hashable]
+) -> pd.DataFrame | None:
     """Return columns in an earlier order, unless all names are others."""
     if data is None or set(names).isdisjoint(data.columns):
         return data
     return with_columns(data, names, "data for further training")
 
 
-def with_columns(data: Any, names: Sequence[Hashable], name: str = "y") -> pd.DataFrame:
+def with_columns(
+    data: Frame, names: Sequence[Hashable], name: str = "y"
+) -> pd.DataFrame:
     """Return the columns that fit had, in order; a lone y by any name."""
     frame = pd.DataFrame(data)
     if name == "y" and len(names) == frame.shape[1] == 1:
@@ -315,7 +347,10 @@ def with_columns(data: Any, names: Sequence[Hashable], name: str = "y") -> pd.Da
     return frame[list(names)]
 
 
-def _steps_of(rows: Observations, index: pd.Index, freq: Any, first: int = 0) -> Any:
+def _steps_of(
+    rows: Observations, index: pd.Index, freq: Freq, first: int = 0
+) -> list[Step]:
+    """Return the step of each series, from the series ``first`` on."""
     if index.nlevels == 1:  # it may know its frequency
         return [default_step(index, freq)] if first == 0 else []
     parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]

@@ -13,13 +13,15 @@ import pandas as pd
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.checks import check_same_kind, check_times
-from sklode.data.ticks import default_step
+from sklode.data.ticks import Step, default_step
 
-_NEAR = 1.1  # times the last stamp: numbers that follow it look like stamps
+# times the last stamp: whole numbers from it up to this look like stamps, not like
+# steps, which would reach beyond twice the record's end
+_NEAR = 1.1
 _is_whole = pd.api.types.is_integer_dtype
 
 
-def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
+def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Step]) -> Any:
     """Return a horizon for series of these ``steps`` that may be changed, as by sktime.
 
     The index of a y that follows, also of whole numbers, is read as stamps.
@@ -38,14 +40,14 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
             "fh is an index of whole numbers that all come after the last of y, "
             f"{cutoff[0]}; it is read as stamps. For steps pass a list, fh=list(fh); "
             "to say so yourself, ForecastingHorizon(fh, is_relative=False).",
-            stacklevel=5,
+            stacklevel=5,  # the line that calls fit or predict
         )
         return ForecastingHorizon(fh, is_relative=False)
     if fh is not None:
         _check_items(fh)
-    listed = isinstance(fh, list | tuple) and _is_whole(cutoff.dtype)
-    listed = listed and _is_whole(pd.Index(fh).dtype)
-    if listed and 0 < cutoff[0] < min(fh) < _NEAR * cutoff[0]:
+    is_listed = isinstance(fh, list | tuple) and _is_whole(cutoff.dtype)
+    is_listed = is_listed and _is_whole(pd.Index(fh).dtype)
+    if is_listed and 0 < cutoff[0] < min(fh) < _NEAR * cutoff[0]:
         warnings.warn(
             f"fh counts steps after the last of y, {cutoff[0]}; got {min(fh)} steps. "
             "For stamps pass ForecastingHorizon(fh, is_relative=False).",
@@ -74,7 +76,9 @@ def _stamps(fh: Any, cutoff: pd.Index) -> Any:
     return stamps.tz_localize(zone) if stamps.tz is None else stamps
 
 
-def check_step(fh: Any, cutoff: pd.Index, steps: list[Any]) -> None:
+def check_step(
+    fh: ForecastingHorizon | None, cutoff: pd.Index, steps: list[Step]
+) -> None:
     """Check that a horizon's own ``freq`` is the step, where sktime does not."""
     known = isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is not None
     if fh is None or known or fh.freq is None or not fh.is_relative:
@@ -120,11 +124,12 @@ def _check_items(fh: Any) -> None:
         )
 
 
-def _is_step(item: Any) -> bool:
+def _is_step(item: object) -> bool:
     if isinstance(item, timedelta | np.timedelta64):
         return not pd.isna(item)
-    is_number = isinstance(item, Integral) and not isinstance(item, bool)
-    return is_number and abs(int(item)) < 2**63
+    if not isinstance(item, Integral) or isinstance(item, bool):
+        return False
+    return abs(int(item)) < 2**63  # what int64 holds
 
 
 def steps_ahead(fh: ForecastingHorizon | None) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,16 +12,20 @@ from sklode.data.arrays import Array
 from sklode.data.calendars import Calendar
 from sklode.data.history import History
 
+if TYPE_CHECKING:
+    from sktime.forecasting.base import BaseForecaster
+
 _NO_BOUNDS = np.array([-np.inf, np.inf])
 KNOWN = ("bounds", "error", "holidays")
 """Parameters that tell it; the paper's model has no place for them."""
 
 
-def told(settings: Any) -> dict[str, Any]:
+def told(settings: BaseForecaster) -> dict[str, Any]:
     """Return what is told, as what can be compared: tables as text."""
     found = {name: getattr(settings, name) for name in KNOWN}
-    is_table = isinstance(found["holidays"], pd.Series | pd.DataFrame)
-    return {**found, "holidays": found["holidays"].to_string()} if is_table else found
+    if isinstance(found["holidays"], pd.Series | pd.DataFrame):
+        found["holidays"] = found["holidays"].to_string()
+    return found
 
 
 class Known(NamedTuple):
@@ -39,20 +43,21 @@ class Known(NamedTuple):
         return cls(np.tile(_NO_BOUNDS, (n_channels, 1)))
 
     @classmethod
-    def of(cls, settings: Any, history: History) -> Known:
+    def of(cls, settings: BaseForecaster, history: History) -> Known:
         """Read a forecaster's parameters, and check them on its series."""
-        rows, calendar = history.rows, None
+        calendar = None
         if settings.holidays is not None:
+            rows = history.rows
             calendar = Calendar.of(settings.holidays, rows.ticks, rows.like)
         return cls(
             bounds=bounds_of(settings.bounds, history),
             calendar=calendar,
-            blocks=tuple(block for block in history.columns.blocks if block[1] > 1),
+            blocks=tuple((k, n) for k, n in history.columns.blocks if n > 1),
             is_measured=bool(history.errors),
         )
 
 
-def bounds_of(told: Any, history: History) -> Array:
+def bounds_of(told: object, history: History) -> Array:
     """Return the bounds of each channel, (channel, 2)."""
     channels, values = history.channels, history.observations.values
     by_column = told if isinstance(told, dict) else dict.fromkeys(channels, told)
@@ -78,14 +83,15 @@ def bounds_of(told: Any, history: History) -> Array:
     return bounds
 
 
-def _pair(told: Any) -> Array:
+def _pair(told: object) -> Array:
     """Return a lower and an upper bound."""
     if told is None:
         return _NO_BOUNDS
-    is_pair = isinstance(told, tuple | list) and len(told) == 2
-    is_told = is_pair and all(isinstance(end, Real | None) for end in told)
-    low, high = told if is_told else (0.0, 0.0)
-    low, high = -np.inf if low is None else low, np.inf if high is None else high
+    low = high = 0.0  # which are refused, as is what is no pair
+    if isinstance(told, tuple | list) and len(told) == 2:
+        if all(isinstance(end, Real | None) for end in told):
+            low = -np.inf if told[0] is None else told[0]
+            high = np.inf if told[1] is None else told[1]
     if not low < high:
         raise ValueError(
             "bounds must be a lower and an upper number, the first below the second, "

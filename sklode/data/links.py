@@ -12,8 +12,9 @@ from sklode.data.arrays import Array
 
 # of counts, square differences over sums: 1 of Poisson ones, 0.1 of glucose in mg/dL
 _MOVED = 0.3
-_LARGEST = 709.0  # of logarithms whose exponential a float holds
-LEAST = 5e-324  # of positive floats
+_MOST_MOVED = 4.0  # that one pair counts as at most, for a jump alone makes no counts
+_LARGEST = 709.0  # of logarithms whose exponential a float64 holds: log(1.8e308)
+LEAST = 5e-324  # of positive floats, denormal ones included
 # Gauss and Hermite's nodes of a standard normal: a logit's moments to some 1e-4
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(24)
 _SHARES = _SHARES / _SHARES.sum()
@@ -52,12 +53,15 @@ class Link(NamedTuple):
 
     def _distances(
         self, values: Array, least: Array | float | None
-    ) -> list[Array | None]:
+    ) -> tuple[Array | None, Array | None]:
         """Return how far values are above a and below b; None where there is no end."""
         least = self.least if least is None else least
-        low, high = self.low - self.past, self.high + self.past
-        each = (values - low, self.low), (high - values, self.high)
-        return [np.maximum(x, least) if math.isfinite(end) else None for x, end in each]
+        above = below = None
+        if math.isfinite(self.low):
+            above = np.maximum(values - (self.low - self.past), least)
+        if math.isfinite(self.high):
+            below = np.maximum((self.high + self.past) - values, least)
+        return above, below
 
     def of(self, values: Array, least: Array | float | None = None) -> Array:
         """Return u of values of y."""
@@ -79,7 +83,10 @@ class Link(NamedTuple):
         return found
 
     def log_slope(self, values: Array) -> Array:
-        """Return the logarithm of du / dy at values of y."""
+        """Return the logarithm of du / dy at values of y.
+
+        .. math:: du / dy = 1 / (y - a) + 1 / (b - y)
+        """
         above, below = self._distances(values, None)
         if above is None:
             return np.zeros_like(values) if below is None else -np.log(below)
@@ -93,12 +100,17 @@ class Link(NamedTuple):
             return means, variances
         low, high = self.low - self.past, self.high + self.past
         if math.isfinite(low) and math.isfinite(high):
-            deviation, centre = np.sqrt(variances), self.inverse(means)
-            first, second = np.zeros((2, *np.shape(means)))
+            deviation = np.sqrt(variances)
+            # from the centre: E x^2 - (E x)^2 of nearly equal numbers has no digits
+            centre = self.inverse(means)
+            first = np.zeros(np.shape(means))
+            second = np.zeros(np.shape(means))
             for node, share in zip(_NODES, _SHARES, strict=True):
                 apart = self.inverse(means + node * deviation) - centre
-                first, second = first + share * apart, second + share * apart**2
+                first = first + share * apart
+                second = second + share * apart**2
             return centre + first, np.maximum(second - first**2, 0.0)
+        # exp of a normal: mean exp(m + v / 2), its square times exp(v) - 1 as variance
         sign = 1.0 if math.isfinite(low) else -1.0
         grown = np.exp(sign * means + variances / 2)
         own = grown + low if sign > 0 else high - grown
@@ -109,7 +121,8 @@ class Link(NamedTuple):
         if self.is_identity:
             return np.zeros_like(means)
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return self.of(self.moments(means, variances)[0]) - means
+            mean, _ = self.moments(means, variances)
+            return self.of(mean) - means
         return variances / 2 if self.is_logarithm else -variances / 2
 
 
@@ -131,7 +144,8 @@ def steps_of(values: Array) -> Array:
         elif (known == np.round(known)).all():
             sums = known[1:] + known[:-1]
             moved = np.diff(known)[sums > 0] ** 2 / sums[sums > 0]
-            found[k] = not len(moved) or np.minimum(moved, 4.0).mean() > _MOVED
+            usual = np.minimum(moved, _MOST_MOVED).mean() if len(moved) else np.inf
+            found[k] = usual > _MOVED
     return found
 
 
@@ -161,7 +175,8 @@ def link_of(values: Array, bounds: Array) -> Link:
     past = 0.0
     if has_zeros(from_bound) and from_bound.any():
         is_lone = np.isinf(bounds).any()
-        whole = is_lone and steps_of(from_bound[:, None])[0] == 1
-        past = 1.0 if whole else float(from_bound[from_bound > 0].min())
+        are_counts = is_lone and steps_of(from_bound[:, None])[0] == 1
+        past = 1.0 if are_counts else float(from_bound[from_bound > 0].min())
     low, high = bounds.tolist()
-    return Link(0.0 if np.isinf(bounds).all() else low, high, past)
+    # without a bound, values that are never below zero are read from there
+    return Link(low=0.0 if np.isinf(bounds).all() else low, high=high, past=past)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Numbers
 
 
-def error_columns(told: Any, channels: Sequence[Hashable]) -> dict[Hashable, Hashable]:
+def error_columns(
+    told: Hashable | dict[Hashable, Hashable], channels: Sequence[Hashable]
+) -> dict[Hashable, Hashable]:
     """Return the column of X that holds the errors of each channel that has any."""
     if told is None:
         return {}
@@ -55,7 +56,8 @@ def measured(
             f"{errors[row, place]:g} in column {columns[y.columns[place]]!r} of X at "
             f"{y.index[row]}. Pass standard deviations; NaN where a value is none."
         )
-    y, X = y.where(np.isfinite(errors)), X.drop(columns=[*{*columns.values()}])
+    y = y.where(np.isfinite(errors))
+    X = X.drop(columns=[*{*columns.values()}])
     if y.index.has_duplicates:
         y, X, errors = _a_row_each_stamp(y, X, errors)
     return y, X if X.shape[1] else None, errors
@@ -64,21 +66,24 @@ def measured(
 def _a_row_each_stamp(
     y: pd.DataFrame, X: pd.DataFrame, errors: Array
 ) -> tuple[pd.DataFrame, pd.DataFrame, Array]:
+    """Return y, X of each stamp's first row, and errors, of what rows say together."""
     codes, index = pd.factorize(y.index)
-    first = np.unique(codes, return_index=True)[1]
-    values, found = np.empty((2, len(index), y.shape[1]))
+    _, first = np.unique(codes, return_index=True)
+    values = np.empty((len(index), y.shape[1]))
+    found = np.empty_like(values)
     for k, column in enumerate(y.to_numpy(np.float64, na_value=np.nan).T):
         values[:, k], found[:, k] = combined(column, errors[:, k], codes)
-    frame = pd.DataFrame(values, y.index[first], y.columns)
+    frame = pd.DataFrame(values, index=y.index[first], columns=y.columns)
     return frame, X.iloc[first], found
 
 
-def combined(values: Array, errors: Array, codes: Any) -> tuple[Array, Array]:
+def combined(values: Array, errors: Array, codes: Numbers) -> tuple[Array, Array]:
     """Return means of values (row,) of one code, by precision, and their errors.
 
     Beside an exact value, whose error is zero, others do not count.
     """
     known = ~np.isnan(values)
+    # precisions in units of a usual one: squares of tiny errors would overflow
     usual = np.median(errors[known & (errors > 0)]) if (errors > 0).any() else 1.0
     is_exact = known & (errors == 0)
     has_exact = np.bincount(codes, is_exact) > 0

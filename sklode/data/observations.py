@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.arrays import Array, Flags, Key, Numbers
 from sklode.data.checks import finite_values
 from sklode.data.errors import HistoryWarning
 from sklode.data.measurements import combined
@@ -23,8 +22,6 @@ from sklode.data.ticks import (
     ticks_between,
     ticks_of,
 )
-
-Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,10 @@ class Observations:
 
     @classmethod
     def from_frame(
-        cls, y: pd.DataFrame, X: pd.DataFrame | None = None, errors: Any = 0.0
+        cls,
+        y: pd.DataFrame,
+        X: pd.DataFrame | None = None,
+        errors: Array | float = 0.0,
     ) -> Observations:
         """Read all rows of ``y``, whose last index level is time, with their X."""
         X = y.iloc[:, :0] if X is None else X.loc[y.index]
@@ -54,10 +54,17 @@ class Observations:
         ticks = ticks_of(times)
         order = np.lexsort((ticks, series))
         bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
-        values, controls = finite_values(y), finite_values(X, "X")
-        errors = np.where(np.isnan(values), np.nan, errors)
-        every = cls(ticks, values, controls, errors, bounds, keys, times[:1])
-        return every.rows(order, bounds, keys)
+        values = finite_values(y)
+        in_turn = cls(
+            ticks=ticks,
+            values=values,
+            controls=finite_values(X, "X"),
+            errors=np.where(np.isnan(values), np.nan, errors),
+            bounds=bounds,
+            keys=keys,
+            like=times[:1],
+        )
+        return in_turn.rows(order, bounds, keys)
 
     @property
     def clock(self) -> str:
@@ -81,11 +88,19 @@ class Observations:
         gaps[self.bounds[1:-1] - 1] = 0.0
         return gaps
 
-    def rows(self, which: Any, bounds: Numbers, keys: tuple[Key, ...]) -> Observations:
+    def rows(
+        self, which: Numbers | Flags, bounds: Numbers, keys: tuple[Key, ...]
+    ) -> Observations:
         """Return some rows, as series of these ``bounds`` and ``keys``."""
-        values, controls, errors = self.values, self.controls, self.errors
-        rows = self.ticks[which], values[which], controls[which], errors[which]
-        return Observations(*rows, bounds, keys, self.like)
+        return Observations(
+            ticks=self.ticks[which],
+            values=self.values[which],
+            controls=self.controls[which],
+            errors=self.errors[which],
+            bounds=bounds,
+            keys=keys,
+            like=self.like,
+        )
 
     def where(self, kept: Flags) -> Observations:
         """Return some rows, (row,); series without any are left out."""
@@ -108,13 +123,17 @@ class Observations:
             return np.where(counts > 0, sums / np.maximum(counts, 1.0), np.nan)
 
         passed = (self.ticks - number * step).astype(np.float64)[:, None]
-        ticks = number[starts] * step + mean(passed)[:, 0].astype(np.int64)
-        bounds = np.searchsorted(starts, self.bounds)
-        controls, squares = mean(self.controls), mean(self.errors**2)
         lengths = np.add.reduceat(~np.isnan(self.values), starts, dtype=np.float64)
-        errors = np.sqrt(squares / np.maximum(lengths, 1.0))  # of a mean
+        # the variance of a mean of n is the mean of their variances, over n
+        variances = mean(self.errors**2) / np.maximum(lengths, 1.0)
         return Observations(
-            ticks, mean(self.values), controls, errors, bounds, self.keys, self.like
+            ticks=number[starts] * step + mean(passed)[:, 0].astype(np.int64),
+            values=mean(self.values),
+            controls=mean(self.controls),
+            errors=np.sqrt(variances),
+            bounds=np.searchsorted(starts, self.bounds),
+            keys=self.keys,
+            like=self.like,
         )
 
     def until(self, cut: Numbers) -> Observations:
@@ -178,9 +197,10 @@ class Observations:
         ticks = np.concatenate([self.ticks, new.ticks])
         order = np.lexsort((ticks, series))  # stable: new rows come second
         again = (np.diff(series[order]) == 0) & (np.diff(ticks[order]) == 0)
-        before, after = order[:-1][again], order[1:][again]
+        before, after = order[:-1][again], order[1:][again]  # rows of one stamp
         kept = order[np.append(~again, True)]
         n_channels = self.values.shape[1]
+        # one table of all columns: the same rules hold for y, X and errors
         table = np.block([[x.values, x.controls, x.errors] for x in (self, new)])
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
@@ -188,7 +208,7 @@ class Observations:
             both = _measured_twice(old, now, n_channels)
             table[after] = np.where(np.isnan(both), table[after], both)
             old = np.where(np.isnan(both), old, table[after])
-        n_told = n_channels + self.controls.shape[1]
+        n_told = n_channels + self.controls.shape[1]  # errors are no news of their own
         revised = ((old != table[after]) & ~np.isnan(old))[:, :n_told]
         if warns and revised.any():
             row = after[np.argmax(revised.any(axis=1))]
@@ -203,7 +223,8 @@ class Observations:
         firsts, lasts = self.bounds[:-1], new.bounds[1:] - 1
         known = np.flatnonzero(of_new < len(firsts))
         early = new.ticks[lasts[known]] < self.ticks[firsts[of_new[known]]]
-        for k in known[early][:warns]:
+        if warns and early.any():
+            k = known[early][0]
             _warn(
                 "an update comes before the first stamp that was seen, "
                 f"{self.named(firsts[of_new[k]])}; its last is {new.named(lasts[k])}. "
@@ -213,12 +234,18 @@ class Observations:
         bounds = np.searchsorted(series[kept], np.arange(len(keys) + 1))
         values, controls, errors = np.split(table[kept], [n_channels, n_told], axis=1)
         return Observations(
-            ticks[kept], values, controls, errors, bounds, keys, self.like
+            ticks=ticks[kept],
+            values=values,
+            controls=controls,
+            errors=errors,
+            bounds=bounds,
+            keys=keys,
+            like=self.like,
         )
 
-    def named(self, row: Any) -> str:
+    def named(self, row: int | np.integer) -> str:
         """Return a row as the user's index names it."""
-        stamp = stamps_of(self.ticks[[row]], self.like)[0]
+        stamp = stamps_of(self.ticks[[int(row)]], self.like)[0]
         key = self.keys[self.series[row]]
         return f"{stamp} of series {key}" if key else f"{stamp}"
 

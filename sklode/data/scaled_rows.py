@@ -41,8 +41,9 @@ class KnownControls(NamedTuple):
         """Return times, (path, row), and values around two times."""
         first = rows_before(self.bounds, self.times, series, low)
         last = rows_before(self.bounds, self.times, series, high) + 1
-        ends = self.bounds[series], self.bounds[series + 1] - 1
-        first, last = np.clip([first, last], *ends)
+        first_own, last_own = self.bounds[series], self.bounds[series + 1] - 1
+        first = np.clip(first, first_own, last_own)
+        last = np.clip(last, first_own, last_own)
         # short paths repeat their last row
         rows = first[:, None] + np.arange(int((last - first).max()) + 1)
         rows = np.minimum(rows, last[:, None])
@@ -53,9 +54,11 @@ def spread(items: Numbers, most: int) -> Numbers:
     """Return at most that many items, evenly spaced, and the last one."""
     if len(items) <= most:
         return items
+    # places are at least one apart before rounding, so none comes twice
     return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
 
 
 def count_up(counts: Numbers) -> Numbers:
     """Return 0, 1... up to each count, one after the other."""
-    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.cumsum(counts) - counts
+    return np.arange(counts.sum()) - np.repeat(starts, counts)

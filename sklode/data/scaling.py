@@ -12,11 +12,13 @@ from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE
 
 _LONGEST_GAP = 1000.0  # time units; longer ones hide any phase
-# the middle 90 % of normal values lie within so many deviations
+# the middle 90 % of normal values are twice 1.645 deviations wide
 _TAIL, _NORMAL = 0.05, 3.29
 # series have own units where spreads of so many values differ so many times
 _ENOUGH, _UNEQUAL = 8, 100.0
-_QUANTILES, _NORMAL_QUANTILES = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors
+_LEAST_SPREAD = 1e-6  # of the largest one: smaller ones count as those of constants
+# of absolute errors, and what they are of standard normal ones: those of 0.75 and 0.95
+_QUANTILES, _NORMAL_QUANTILES = (0.5, 0.9), (0.6745, 1.6449)
 
 
 def time_unit(observations: Observations, most: float = np.inf) -> float:
@@ -30,7 +32,8 @@ def time_unit(observations: Observations, most: float = np.inf) -> float:
     if not len(gaps):
         return float(DAY if observations.clock == TIMELIKE else 1)
     unit = np.median(gaps)
-    return float(max(unit, gaps[gaps <= _LONGEST_GAP * unit].mean() / most))
+    usual = gaps[gaps <= _LONGEST_GAP * unit].mean()
+    return float(max(unit, usual / most))
 
 
 def split_at_gaps(observations: Observations, unit: float) -> Observations:
@@ -56,9 +59,16 @@ class Units:
     @classmethod
     def of(cls, observations: Observations, time: float) -> Units:
         """Measure mean and deviation; of a constant its size, of zeros 1."""
-        found = location_and_scale(observations.values)
-        of_controls = location_and_scale(observations.controls)
-        return cls(time, *found, *of_controls, (IDENTITY,) * len(found[0]))
+        location, scale = location_and_scale(observations.values)
+        control_location, control_scale = location_and_scale(observations.controls)
+        return cls(
+            time=time,
+            location=location,
+            scale=scale,
+            control_location=control_location,
+            control_scale=control_scale,
+            links=(IDENTITY,) * len(location),
+        )
 
     @classmethod
     def robust(
@@ -70,14 +80,15 @@ class Units:
         location, scale = found.location, found.scale
         varies = np.isnan(constants_of(values)) & ~np.isnan(values).all(0)
         for k in np.flatnonzero(varies):
-            ends = np.nanquantile(values[:, k], [_TAIL, 0.5, 1 - _TAIL])
-            if ends[2] > ends[0]:
-                location[k], scale[k] = ends[1], (ends[2] - ends[0]) / _NORMAL
+            low, median, high = np.nanquantile(values[:, k], [_TAIL, 0.5, 1 - _TAIL])
+            if high > low:
+                location[k], scale[k] = median, (high - low) / _NORMAL
         _, scales, count = _of_each(values, observations.bounds)
         of_series = False
         for spreads in np.where(count >= _ENOUGH, scales, 0.0).T:
-            varied = spreads[spreads > 1e-6 * spreads.max()]
+            varied = spreads[spreads > _LEAST_SPREAD * spreads.max()]
             if len(varied):
+                # deciles: one odd series must not give all others units of their own
                 low, high = np.quantile(varied, [0.1, 0.9], method="nearest")
                 of_series |= bool(high > _UNEQUAL * low)
         return replace(found, links=links, of_series=of_series)

@@ -6,30 +6,48 @@ import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 
+# All bounds are wide: what may be true must stay, and what is left out is told.
 _FACTOR = 1e4  # times that a lone value is farther from the median
 _LARGE = 0.99  # quantile of the steps between values: a large one
 _FEWEST = 8  # values to be judged; equal ones in a row that are a run
-# factors from one unit to another
-_UNITS = [f**s for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
-_FOUND = (
-    "far beyond all others of their series, such as a lone absurd value or a mark of "
-    "missing ones",
-    f"that repeat the one before in runs of {_FEWEST} or more, as of a sensor that is "
-    "stuck, in series that else hardly ever do",
-    "of zero that stand alone, with nothing between them and all others, as marks of "
-    "missing ones do",
-    "from which on the unit seems to be another: level and spread change by a factor "
-    "of {:.4g}",
-)
-_ZERO, _RESCALED = 3, 4  # the rules by number; the last one leaves nothing out
+
+# distances from the median, in those of the farthest other value, of which marks are
+_MARK, _POSITIVE_MARK = 20, 200
+_OF_NINES = 10  # times that marks such as 999 may be nearer
+_FEWEST_MARKS = 3  # of each number
+
+_DIFFERENT = 0.98  # share of values that differ from the one before, where some stick
+_LONGER = 4  # times that a stuck run is longer than the longest usual one
+
 _STEPS = 5.0  # large ones, from zero to all others
 _CHANCE = 0.05  # that a run of zeros is as long by chance
+
+# factors from one unit to another: prefixes, per cent, minutes and hours
+_UNITS = [f**s for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
+_LARGE_FACTOR = 90  # or its inverse: a process hardly does that, so less must agree
+_NEAR, _NEAR_LARGE = 0.2, 0.5  # of the factor, that levels may change by else
+_SPREAD = 1.1  # logarithm of times that the spread may change by else: threefold
+_BEFORE, _AFTER, _AFTER_LARGE = 30, 30, 5  # the fewest values of either unit
+_LEVEL = 20  # values at most on either side that tell the level
+
+_BEYOND, _STUCK, _ZERO, _RESCALED = 1, 2, 3, 4  # the rules; the last leaves nothing out
+_FOUND = {
+    _BEYOND: "far beyond all others of their series, such as a lone absurd value or a "
+    "mark of missing ones",
+    _STUCK: f"that repeat the one before in runs of {_FEWEST} or more, as of a sensor "
+    "that is stuck, in series that else hardly ever do",
+    _ZERO: "of zero that stand alone, with nothing between them and all others, as "
+    "marks of missing ones do",
+    _RESCALED: "from which on the unit seems to be another: level and spread change by "
+    "a factor of {:.4g}",
+}
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -47,7 +65,7 @@ def cleaned(
     """
     kind, factors = left_out.astype(np.int8), np.ones(left_out.shape)
     for k, channel in product(judged, range(len(channels))):
-        low, high = given.bounds[k : k + 2]
+        low, high = given.bounds[k], given.bounds[k + 1]
         kind[low:high, channel] = 0
         # values whose errors are known are as far off as these say
         is_judged = ~np.isnan(given.values[low:high, channel])
@@ -55,23 +73,26 @@ def cleaned(
         row = low + np.flatnonzero(is_judged)
         if len(row) < _FEWEST:
             continue
-        for rule, find in enumerate((_beyond, _stuck), 1):
-            found = find(given.values[row, channel])
-            kind[row[found], channel] = rule
-            row = row[~found]
+        # each rule judges what the ones before it have left
+        found = _beyond(given.values[row, channel])
+        kind[row[found], channel] = _BEYOND
+        row = row[~found]
+        found = _stuck(given.values[row, channel])
+        kind[row[found], channel] = _STUCK
+        row = row[~found]
         found = _lone_zeros(given.values[row, channel], given.controls[row])
         kind[row[found], channel] = _ZERO
         row = row[~found]
-        start, factor = _unit(given.values[row, channel])
-        if start:
-            kind[row[start], channel] = _RESCALED
-            factors[low : row[start], channel] = factor
-    for rule, told in enumerate(_FOUND, 1):
+        change = _change_of_unit(given.values[row, channel])
+        if change is not None:
+            kind[row[change.start], channel] = _RESCALED
+            factors[low : row[change.start], channel] = change.factor
+    for rule, told in _FOUND.items():
         where = np.argwhere((kind == rule) & ~left_out)
         if not len(where):
             continue
         row, channel = where[0]
-        what = told.format(factors[row - 1, channel])
+        what = told.format(factors[row - 1, channel])  # rows before it are rescaled
         text = (
             f"y has {len(where)} value(s) {what}; the first is "
             f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
@@ -107,6 +128,7 @@ def _beyond(values: Array) -> Flags:
         ranked = distance[order]
         # deviations of less than a billionth are no spread
         usual = np.where(ranked > 1e-9 * np.abs(median), ranked, np.inf)
+        # gaps are sought beyond the nearer two thirds, which are no group
         first = len(left) - len(left) // 3
         ratio = ranked[first:] / usual[first - 1 : -1]
         start = first + int(ratio.argmax())
@@ -124,28 +146,33 @@ def _are_marks(values: Array, order: Numbers, start: int, median: float) -> bool
     ``order`` is by distance from the ``median``, which is that of half the values.
     """
     group, usual = order[start:], values[order[:start]]
+    # halves, as in `_beyond`
     nearest = np.abs(values[group[0]] / 2 - median)
     farthest = np.abs(usual[-1] / 2 - median)
     if not nearest > 2 * farthest:
         return False
     marks, counts = np.unique(values[group], return_counts=True)
     n_usual = len(np.unique(usual / 2))
-    if counts.min() < 3 or np.ptp(group) < len(group) or n_usual < _FEWEST:
+    are_in_one_place = np.ptp(group) < len(group)
+    if counts.min() < _FEWEST_MARKS or are_in_one_place or n_usual < _FEWEST:
         return False
     nines = [{*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks]
-    least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
+    least = np.where(marks > 0, _POSITIVE_MARK, _MARK) / np.where(nines, _OF_NINES, 1)
     beyond = marks / 2 - median
+    # marks lie on the far side of zero or of all others, never between the two
     return bool(((np.abs(beyond) > least * farthest) & (beyond * marks > 0)).all())
 
 
 def _stuck(values: Array) -> Flags:
     """Return which values repeat the one before, where else hardly any do."""
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
-    lengths, at = np.diff(starts, append=len(values)), values[starts]
+    lengths = np.diff(starts, append=len(values))
+    at = values[starts]
     is_run = lengths >= _FEWEST
     usual = lengths[~is_run]
     found = np.zeros(len(values), dtype=bool)
-    if len(usual) < _FEWEST or len(usual) <= 0.98 * usual.sum() or not is_run.any():
+    do_differ = len(usual) >= _FEWEST and len(usual) > _DIFFERENT * usual.sum()
+    if not do_differ or not is_run.any():
         return found
     # true: runs of zero, the first, the least, the greatest, a repeated value
     states, n_runs = np.unique(at[is_run], return_counts=True)
@@ -156,9 +183,10 @@ def _stuck(values: Array) -> Flags:
     low, high = others.min(), others.max()
     is_beyond = (at < low - far) | (at > high + far)
     is_run &= ((at > low) & (at < high)) | is_beyond
-    if is_run.any() and lengths[is_run].min() >= 4 * usual.max():
+    if is_run.any() and lengths[is_run].min() >= _LONGER * usual.max():
         found = np.repeat(is_run, lengths)
         found[starts[~is_beyond]] = False  # the value that it stuck at
+    # what most values do is no fault
     return found & (3 * found.sum() <= len(values))
 
 
@@ -169,20 +197,24 @@ def _lone_zeros(values: Array, controls: Array) -> Flags:
     distances, or told by a column of X.
     """
     is_zero = values == 0
-    others, found = values[~is_zero], np.zeros(len(values), dtype=bool)
+    others = values[~is_zero]
+    found = np.zeros(len(values), dtype=bool)
     if not is_zero.any() or 3 * is_zero.sum() > len(values):
         return found
     far = _STEPS * np.quantile(np.abs(np.diff(others)), _LARGE)
     has_gap = others.min() > far or others.max() < -far
     if not has_gap or len(np.unique(others)) < _FEWEST:
         return found
-    edges = np.flatnonzero(np.diff(is_zero, prepend=False, append=False))
-    starts, lengths = edges[::2], np.diff(edges)[::2]
+    starts = np.flatnonzero(np.diff(is_zero, prepend=False) & is_zero)
+    ends = np.flatnonzero(np.diff(is_zero, append=False) & is_zero)
+    lengths = ends - starts + 1
     # n rows hold n p^k runs of k zeros or more, each following another by chance p
     chance = len(starts) / len(others)
     is_alone = len(values) * chance**lengths > _CHANCE
     _, repeats = np.unique(np.diff(starts[is_alone]), return_counts=True)
+    # most runs are alone, and no distance between them is that of half of all
     is_scattered = 2 * repeats.max(initial=1) < repeats.sum() and is_alone.mean() > 0.5
+    # a column tells if it is the same at all zeros, and seldom so elsewhere
     told = controls == controls[is_zero][0]
     is_told = told[is_zero].all(0) & (told.sum(0) < 2 * is_zero.sum())
     if is_scattered and not is_told.any():
@@ -190,18 +222,34 @@ def _lone_zeros(values: Array, controls: Array) -> Flags:
     return found
 
 
-def _unit(values: Array) -> tuple[int, float]:
-    """Return the row from which the unit is another, or 0, and the factor."""
+class _Change(NamedTuple):
+    """A change of unit."""
+
+    start: int  # first value of the new unit
+    factor: float  # by which values before it have to be multiplied
+
+
+def _change_of_unit(values: Array) -> _Change | None:
+    """Return where the unit of a channel of a series becomes another, if it does."""
+    if len(values) < _BEFORE + _AFTER_LARGE:
+        return None
     jumps = np.abs(np.diff(np.log(np.abs(values))))
-    k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
-    n_after = len(values) - k
-    if k < 30 or n_after < 5 or not jumps[k - 1] > 2 * np.delete(jumps, k - 1).max():
-        return 0, 1.0
-    n = min(n_after, 20)
-    ratio = np.median(values[k - n : k]) / np.median(values[k : k + n])
+    start = int(jumps.argmax()) + 1
+    n_after = len(values) - start
+    if start < _BEFORE or n_after < _AFTER_LARGE:
+        return None
+    if not jumps[start - 1] > 2 * np.delete(jumps, start - 1).max():
+        return None
+    n = min(n_after, _LEVEL)
+    before, after = values[start - n : start], values[start : start + n]
+    ratio = np.median(before) / np.median(after)
     factor = min(_UNITS, key=lambda unit: abs(unit * ratio - 1))
-    spreads = [np.abs(np.diff(part)).mean() for part in (values[:k], values[k:])]
-    is_large = abs(np.log(factor)) > 4.5
-    is_near = abs(factor * ratio - 1) < (0.5 if is_large else 0.2)
-    is_near &= abs(np.log(spreads[1] / spreads[0] / factor)) < 1.1
-    return (k, factor) if is_near and (is_large or n_after >= 30) else (0, 1.0)
+    is_large = abs(np.log(factor)) > np.log(_LARGE_FACTOR)
+    spread_before = np.abs(np.diff(values[:start])).mean()
+    spread_after = np.abs(np.diff(values[start:])).mean()
+    # a process that reaches another level keeps its spread; a unit changes both
+    is_near = abs(factor * ratio - 1) < (_NEAR_LARGE if is_large else _NEAR)
+    is_near &= abs(np.log(spread_after / spread_before / factor)) < _SPREAD
+    if not is_near or (n_after < _AFTER and not is_large):
+        return None
+    return _Change(start=start, factor=factor)

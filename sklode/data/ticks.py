@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Hashable
 from datetime import timedelta
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.arrays import Numbers
+from sklode.data.arrays import Array, Key, Numbers
 
 TIMELIKE = "datetimes or timedeltas"  # the clock that ticks in nanoseconds
 DAY = 86_400 * 10**9  # nanoseconds
+
+Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
+"""A frequency as users tell it; None: that of the index."""
+Step: TypeAlias = int | pd.Timedelta | pd.DateOffset
+"""Length of a step: of integers and periods a number, else of time."""
 
 UNITS = {"d": DAY, "h": 36e11, "min": 6e10, "s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1}
 """Nanoseconds of what lengths of time are told in, the longest first."""
 
 
-def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
+def series_of(index: pd.Index) -> tuple[Numbers, tuple[Key, ...]]:
     """Return each row's series, by number, and each series' key."""
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
@@ -74,6 +78,7 @@ def length_of_time(ticks: float, like: pd.Index) -> str:
         return f"{ticks:.4g} periods"
     if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
         return f"{ticks:.4g}"
+    # what rounds to a whole unit in three digits is told in that
     name = next((name for name, n in UNITS.items() if ticks >= 0.995 * n), "s")
     return f"{ticks / UNITS[name]:.4g} {name}"
 
@@ -120,7 +125,10 @@ def clock_of(times: pd.Index) -> str:
 
 
 def rows_before(
-    bounds: Numbers, known: NDArray[Any], series: Numbers, asked: NDArray[Any]
+    bounds: Numbers,
+    known: Numbers | Array,
+    series: Numbers,
+    asked: Numbers | Array,
 ) -> Numbers:
     """Return the row of the last stamp at or before each one asked.
 
@@ -129,18 +137,17 @@ def rows_before(
     """
     if len(bounds) == 2:  # a lone series: many rows take long in steps
         return np.searchsorted(known, asked, side="right") - 1
+    # bisection of all at once; n rows are halved as often as n has binary digits
     low, high = bounds[series], bounds[series + 1]
     for _ in range(len(known).bit_length()):
         middle = np.minimum((low + high) // 2, len(known) - 1)
         is_later = (low >= high) | (known[middle] > asked)
-        low, high = (
-            np.where(is_later, low, middle + 1),
-            np.where(is_later, middle, high),
-        )
+        low = np.where(is_later, low, middle + 1)
+        high = np.where(is_later, middle, high)
     return low - 1
 
 
-def default_step(times: pd.Index, freq: Any) -> Any:
+def default_step(times: pd.Index, freq: Freq) -> Step:
     """Return the length of one step of a relative horizon.
 
     Of integers and periods a number; else a Timedelta, or an offset of the calendar:
@@ -161,7 +168,7 @@ def default_step(times: pd.Index, freq: Any) -> Any:
     step = pd.tseries.frequencies.to_offset("D" if step is None else step)
     if isinstance(step, pd.offsets.Day):
         is_local = getattr(times, "tz", None) is not None  # where a day may have 23 h
-        return (pd.DateOffset if is_local else pd.Timedelta)(days=step.n)
+        return pd.DateOffset(days=step.n) if is_local else pd.Timedelta(days=step.n)
     try:
         return pd.Timedelta(step)
     except (TypeError, ValueError):
@@ -189,6 +196,7 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
                 return int(months) * offset
     dates = local.to_numpy().astype("M8[D]")
     days = np.median(np.diff(dates).astype(int))
+    # five rows may be a working week of a record of every day
     working = np.busday_count(dates[:-1], dates[1:])
     if np.is_busday(dates).all() and np.median(working) == 1 and len(times) > 5:
         return pd.offsets.BDay()
@@ -196,14 +204,16 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
 
 
 _ONE_BY_ONE = (
-    *(pd.offsets.BusinessHour, pd.offsets.CustomBusinessHour),
-    *(pd.offsets.CustomBusinessDay, pd.offsets.CustomBusinessMonthBegin),
+    pd.offsets.BusinessHour,
+    pd.offsets.CustomBusinessHour,
+    pd.offsets.CustomBusinessDay,
+    pd.offsets.CustomBusinessMonthBegin,
     pd.offsets.CustomBusinessMonthEnd,
 )
 """Offsets that pandas adds to one stamp only, or warns that it is slow."""
 
 
-def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
+def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Step]) -> pd.Index:
     """Return the stamps ``steps`` after each series' last one, by series.
 
     They are whole numbers of steps of each series' length, or timedeltas.
@@ -219,37 +229,39 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
     counts = steps.to_numpy().astype(np.int64)
     if not any(isinstance(length, pd.offsets.BaseOffset) for length in lengths):
         ticks = [x if isinstance(x, int) else x.as_unit("ns").value for x in lengths]
-        start, length = ticks_of(last)[:, None], np.array(ticks)[:, None]
-        farthest = np.abs(start + length * counts.astype(float)).max(initial=0)
+        start, each = ticks_of(last)[:, None], np.array(ticks)[:, None]
+        # in floats, which do not wrap around where whole numbers overflow
+        farthest = np.abs(start + each * counts.astype(float)).max(initial=0)
         if farthest >= 2.0**63:
             raise ValueError(
                 "a horizon must end where stamps reach, which is 1677 to 2262 for "
                 f"datetimes; got step {counts[np.argmax(np.abs(counts))]} after "
                 f"{last[0]}. Ask for fewer steps."
             )
-        return stamps_of((start + length * counts).ravel(), last)
+        return stamps_of((start + each * counts).ravel(), last)
     stamps = np.empty((len(last), len(counts)), dtype=object)
     for length in set(lengths):
         mine = np.array([other == length for other in lengths])
         for place, k in enumerate(counts.tolist()):
             # k steps are k times one offset: each month has its own length
-            part = last[mine].astype(object)  # one by one, which all offsets can
-            if k and not isinstance(length, _ONE_BY_ONE):
-                part = (last[mine] + k * length).astype(object)
-            elif k:
-                part = [stamp + k * length for stamp in part]
-            stamps[mine, place] = part
+            if k == 0:  # the last stamp itself, which an offset would roll forward
+                stamps[mine, place] = last[mine].astype(object)
+            elif isinstance(length, _ONE_BY_ONE):
+                own = last[mine].astype(object)
+                stamps[mine, place] = [stamp + k * length for stamp in own]
+            else:
+                stamps[mine, place] = (last[mine] + k * length).astype(object)
     return type(last)(stamps.ravel(), dtype=last.dtype)
 
 
-def nanoseconds(length: Any) -> float:
+def nanoseconds(length: object) -> float:
     """Return how long something lasts on average; NaN if it does not say."""
     with contextlib.suppress(AttributeError, TypeError, ValueError):
         if not isinstance(length, timedelta | np.timedelta64):
             offset = pd.tseries.frequencies.to_offset(length)
             start = offset.rollforward(pd.Timestamp("1950-01-01"))
             usual = (start + 100 * offset - start).total_seconds() / 100
-            # a century of months, of which a hundred would hold too few leap years
+            # over a century of 36 525 days: fewer months hold too few leap years
             n = max(int(36_525 * 86_400 / usual), 1) if usual else 1
             return (start + n * offset - start).total_seconds() * 1e9 / n
     with contextlib.suppress(TypeError, ValueError):

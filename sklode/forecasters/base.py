@@ -7,8 +7,9 @@ import math
 import os
 import time
 import warnings
+from collections.abc import Hashable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode import persistence as saving
 from sklode.data import checks
+from sklode.data.arrays import Array
 from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.known import Known, bounds_of, told
@@ -29,7 +31,7 @@ from sklode.forecasters.inputs import (
     tell_unknown,
     warn_of_steps_in_evaluation,
 )
-from sklode.forecasters.protocols import Answers, FittedModel
+from sklode.forecasters.protocols import Answers, Container, FittedModel, Horizon
 from sklode.forecasters.summary import Summary, summary_of
 from sklode.forecasters.transaction import asking, changing
 from sklode.structural.model import StructuralModel
@@ -45,7 +47,7 @@ class ContinuousForecaster(BaseForecaster):
     ``_learned``, which returns a model, see `FittedModel`, and the seed of all draws.
     """
 
-    _tags: ClassVar[dict[str, Any]] = {
+    _tags: ClassVar[dict[str, object]] = {
         "authors": ["the sklode developers"],
         "maintainers": ["the sklode developers"],
         "y_inner_mtype": _MTYPES,
@@ -61,7 +63,7 @@ class ContinuousForecaster(BaseForecaster):
         "property:randomness": "derandomized",
         "requires-fh-in-fit": False,
     }
-    _config: ClassVar[dict[str, Any]] = {"remember_data": False}
+    _config: ClassVar[dict[str, object]] = {"remember_data": False}
     _y = None
     _X = None
     _fit_seconds: float | None = None
@@ -81,12 +83,15 @@ class ContinuousForecaster(BaseForecaster):
     predict_var = asking(BaseForecaster.predict_var)
     predict_proba = asking(BaseForecaster.predict_proba)
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Refuse names of parameters that there are not."""
         checks.check_names(cls.__name__, kwargs, cls.get_param_names())
-        return super().__new__(cls)
+        made: Self = super().__new__(cls)
+        return made
 
-    def _check_X_y(self, X: Any = None, y: Any = None, **kwargs: Any) -> Any:
+    def _check_X_y(
+        self, X: Container = None, y: Container = None, **kwargs: object
+    ) -> tuple[Container, Container]:
         """Check input before sktime does, whose messages name no row and no remedy."""
         is_compared = check_tables(y, X, has_errors=self.error is not None)
         if self._state == "fitted" and isinstance(y, np.ndarray):
@@ -104,13 +109,13 @@ class ContinuousForecaster(BaseForecaster):
             checks.check_controls(X_inner, y_inner.index)  # of other containers
         return X_inner, y_inner
 
-    def _check_X(self, X: Any = None) -> Any:
+    def _check_X(self, X: Container = None) -> Container:
         """Leave X of a panel to `History.asked`: sktime would walk through series."""
         if isinstance(X, pd.Series | pd.DataFrame) and X.index.nlevels > 1:
             return pd.DataFrame(X) if pd.DataFrame(X).shape[1] else None
         return super()._check_X(X)
 
-    def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
+    def _check_fh(self, fh: Horizon, pred_int: bool = False) -> Horizon:
         """Check more than sktime does, and leave the caller's horizon as it is."""
         if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
             if len(self._history.levels) > 1:
@@ -132,19 +137,20 @@ class ContinuousForecaster(BaseForecaster):
     def _scored(self) -> None:
         """Say what a score does not tell: nothing."""
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: object) -> Self:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         checks.check_names(type(self).__name__, params, self.get_param_names())
-        return self._set_params_at("pretrained", params)
+        changed: Self = self._set_params_at("pretrained", params)
+        return changed
 
-    def _pretrain(self, y: Any, X: Any = None, fh: Any = None) -> Any:
+    def _pretrain(self, y: Container, X: Container = None, fh: Horizon = None) -> Self:
         """Learn from a panel, from what was pretrained on where there is any."""
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
         _, self.pretrained_, _ = self._begun(y, X, fh, "pretrain")
         return self
 
-    def _fit(self, y: Any, X: Any, fh: Any) -> Any:
+    def _fit(self, y: Container, X: Container, fh: Horizon) -> Self:
         """Learn from y, beginning from what was pretrained."""
         purpose = "fine-tune" if hasattr(self, "pretrained_") else "fit"
         start = time.perf_counter()
@@ -153,7 +159,9 @@ class ContinuousForecaster(BaseForecaster):
         self._fit_seconds = time.perf_counter() - start
         return self
 
-    def _begun(self, y: Any, X: Any, fh: Any, purpose: str) -> tuple[History, Any, int]:
+    def _begun(
+        self, y: Container, X: Container, fh: Horizon, purpose: str
+    ) -> tuple[History, FittedModel, int]:
         """Return new series, the model that is learned from them, and its seed."""
         self._check_parameters()
         start = getattr(self, "pretrained_", None)
@@ -180,7 +188,9 @@ class ContinuousForecaster(BaseForecaster):
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
 
-    def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
+    def _update(
+        self, y: Container, X: Container = None, update_params: bool = True
+    ) -> Self:
         """Take up observations; with ``update_params`` learn from all once more."""
         history = self._history.extended(y, X, self.freq)
         structural = getattr(self._model, "structural", None)
@@ -197,7 +207,10 @@ class ContinuousForecaster(BaseForecaster):
         return self
 
     def _filled(
-        self, history: History, structural: StructuralModel | None, told: Any
+        self,
+        history: History,
+        structural: StructuralModel | None,
+        told: Mapping[Hashable, object] | None,
     ) -> History:
         """Return a history with what X may have been; ``structural`` says its effect.
 
@@ -216,14 +229,14 @@ class ContinuousForecaster(BaseForecaster):
             )
         return unknown.learned(structural)
 
-    def _read(self, index: pd.Index, X: Any) -> Asked:
+    def _read(self, index: pd.Index, X: Container) -> Asked:
         """Read rows that are asked for, and X."""
         asked = self._history.asked(index, X)
         may_be = self._model_name != "paper"
         tell_unknown(asked.unknown, len(index), may_be=may_be)
         return asked
 
-    def _check_continues(self, start: Any, observations: Observations) -> None:
+    def _check_continues(self, start: FittedModel, observations: Observations) -> None:
         """Check that a fit can go on from an earlier model."""
         n_columns = observations.values.shape[1], observations.controls.shape[1]
         got = {name: getattr(self, name) for name in start.architecture} | told(self)
@@ -266,7 +279,7 @@ class ContinuousForecaster(BaseForecaster):
         found: pd.DataFrame = answers.description
         return found
 
-    def _parts(self, index: pd.Index, X: Any) -> pd.DataFrame:
+    def _parts(self, index: pd.Index, X: Container) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
         answers: Any = self._answers
         if self._model_name == "paper":
@@ -278,20 +291,25 @@ class ContinuousForecaster(BaseForecaster):
         found: pd.DataFrame = answers.parts(self._history.asked(index, X))
         return found
 
-    def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
+    def _predict(self, fh: Horizon, X: Container = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
         rows, asked = self._asked(fh, X)
         return self._framed(rows, asked, self._answers.means(asked))
 
     def _update_predict_single(
-        self, y: Any, fh: Any, X: Any = None, update_params: bool = True
+        self, y: Container, fh: Horizon, X: Container = None, update_params: bool = True
     ) -> Any:
         """Update and forecast; sktime's own would forget the type of ``y``."""
         self._update(y, X, update_params)
         return self._predict(fh, X)
 
     def _predict_moving_cutoff(
-        self, y: Any, cv: Any, X: Any, update_params: bool, reset_forecaster: bool
+        self,
+        y: Container,
+        cv: Any,
+        X: Container,
+        update_params: bool,
+        reset_forecaster: bool,
     ) -> Any:
         """Update and forecast in turn; sktime's own loop needs a frequency."""
         forecaster = copy.deepcopy(self) if reset_forecaster else self
@@ -307,18 +325,18 @@ class ContinuousForecaster(BaseForecaster):
             cutoffs.append(forecaster.cutoff)
         return _format_moving_cutoff_predictions(forecasts, cutoffs)
 
-    def _like_y(self, frame: pd.DataFrame) -> Any:
+    def _like_y(self, frame: pd.DataFrame) -> Container:
         """Return a Series where the y that was passed last was one."""
         if self._y_metadata["mtype"] != "pd.Series":
             return frame
         return frame.iloc[:, 0].rename(self._converter_store_y["name"])
 
-    def _as_y(self, frame: pd.DataFrame) -> Any:
+    def _as_y(self, frame: pd.DataFrame) -> Container:
         """Return a table in the container of the y that was passed last."""
         mtype, store = self._y_metadata["mtype"], self._converter_store_y
         return convert_to(frame, mtype, store=store, store_behaviour="freeze")
 
-    def _residuals(self, y: Any, X: Any) -> pd.DataFrame:
+    def _residuals(self, y: Container, X: Container) -> pd.DataFrame:
         """Return observations, in any container of sktime, minus their forecasts."""
         _, frame = self._check_X_y(y=y)
         X_inner = self._check_X(X=X)
@@ -330,7 +348,7 @@ class ContinuousForecaster(BaseForecaster):
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
     @asking
-    def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
+    def predict_residuals(self, y: Container = None, X: Container = None) -> Container:
         """Return observations minus their forecasts.
 
         Rows that were seen are forecast from all others, before and after: their
@@ -354,7 +372,7 @@ class ContinuousForecaster(BaseForecaster):
             y = self._like_y(self._history.frame())
         return self._as_y(self._residuals(y, X))
 
-    def _twin(self) -> Any:
+    def _twin(self) -> ContinuousForecaster:
         """Return a forecaster whose forecasts are as good, and come soon."""
         return self
 
@@ -382,7 +400,7 @@ class ContinuousForecaster(BaseForecaster):
             checks.check_count("origins", origins)
         return summary_of(self, self._twin(), origins)
 
-    def predict_at(self, index: pd.Index, X: Any = None) -> Any:
+    def predict_at(self, index: pd.Index, X: Container = None) -> Container:
         """Forecast at exactly the rows of an index.
 
         Parameters
@@ -411,7 +429,10 @@ class ContinuousForecaster(BaseForecaster):
 
     @asking
     def predict_quantiles(
-        self, fh: Any = None, X: Any = None, alpha: Any = None
+        self,
+        fh: Horizon = None,
+        X: Container = None,
+        alpha: float | Sequence[float] | Array | None = None,
     ) -> pd.DataFrame:
         """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`."""
         if alpha is not None:
@@ -420,7 +441,10 @@ class ContinuousForecaster(BaseForecaster):
 
     @asking
     def predict_interval(
-        self, fh: Any = None, X: Any = None, coverage: Any = 0.90
+        self,
+        fh: Horizon = None,
+        X: Container = None,
+        coverage: float | Sequence[float] | Array = 0.90,
     ) -> pd.DataFrame:
         """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`."""
         checks.check_probabilities("coverage", coverage)
@@ -429,7 +453,7 @@ class ContinuousForecaster(BaseForecaster):
     @asking
     def sample(
         self,
-        fh: Any = None,
+        fh: Horizon = None,
         n_samples: int | None = None,
         X: pd.DataFrame | None = None,
         noise: bool = True,
@@ -466,14 +490,18 @@ class ContinuousForecaster(BaseForecaster):
         drawn = {k: self._framed(rows, asked, path) for k, path in enumerate(paths)}
         return pd.concat(drawn, names=["sample", *rows.names])
 
-    def _predict_quantiles(self, fh: Any, X: Any, alpha: list[float]) -> Any:
+    def _predict_quantiles(
+        self, fh: Horizon, X: Container, alpha: list[float]
+    ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
         rows, asked = self._asked(fh, X)
         table = self._answers.quantiles(asked, self.n_samples, alpha)
         columns = pd.MultiIndex.from_product([self._history.channels, alpha])
         return self._framed(rows, asked, table, columns)
 
-    def _predict_var(self, fh: Any, X: Any = None, cov: bool = False) -> Any:
+    def _predict_var(
+        self, fh: Horizon, X: Container = None, cov: bool = False
+    ) -> pd.DataFrame:
         """Variance over draws of z0, plus that of the observation noise."""
         if cov:
             raise ValueError(
@@ -483,7 +511,9 @@ class ContinuousForecaster(BaseForecaster):
         rows, asked = self._asked(fh, X)
         return self._framed(rows, asked, self._answers.variances(asked, self.n_samples))
 
-    def _predict_proba(self, fh: Any, X: Any = None, marginal: bool = True) -> Any:
+    def _predict_proba(
+        self, fh: Horizon, X: Container = None, marginal: bool = True
+    ) -> Any:
         """Return skpro's distribution; without skpro, or of a panel, sktime's."""
         if len(self._history.levels) > 1 or find_spec("skpro") is None:
             return super()._predict_proba(fh=fh, X=X, marginal=marginal)
@@ -494,7 +524,7 @@ class ContinuousForecaster(BaseForecaster):
         return Empirical(paths, time_indep=marginal, index=index, columns=paths.columns)
 
     @asking
-    def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
+    def score(self, y: Container, X: Container = None, fh: Horizon = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
 
         Parameters
@@ -524,7 +554,7 @@ class ContinuousForecaster(BaseForecaster):
             )
         return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
-    def _asked(self, fh: Any, X: Any) -> tuple[pd.Index, Asked]:
+    def _asked(self, fh: Horizon, X: Container) -> tuple[pd.Index, Asked]:
         """Return the rows that a horizon asks for, and those that are answered.
 
         These are fewer where X lacks stamps: sktime's evaluation asks every series of a
@@ -542,7 +572,11 @@ class ContinuousForecaster(BaseForecaster):
         return rows, self._read(rows[known | ~stamps.isin(stamps[known])], X)
 
     def _framed(
-        self, rows: pd.Index, asked: Asked, table: Any, columns: Any = None
+        self,
+        rows: pd.Index,
+        asked: Asked,
+        table: Array,
+        columns: pd.Index | list[Hashable] | None = None,
     ) -> pd.DataFrame:
         """Return answers as a frame; NaN where a series has no X."""
         columns = self._history.channels if columns is None else columns
@@ -569,7 +603,7 @@ class ContinuousForecaster(BaseForecaster):
         saving.save(path, self)
 
     @classmethod
-    def load_weights(cls, path: str | os.PathLike[str]) -> Any:
+    def load_weights(cls, path: str | os.PathLike[str]) -> Self:
         """Return the forecaster that `save_weights` wrote; nothing in it is executed.
 
         Raises
@@ -577,9 +611,10 @@ class ContinuousForecaster(BaseForecaster):
         sklode.WeightsFileError
             If the file is none of these, damaged, or of another class or version.
         """
-        return saving.load(path, cls)
+        loaded: Self = saving.load(path, cls)
+        return loaded
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Describe the forecaster to scikit-learn's searches."""
         return Tags(
             estimator_type=None,
@@ -587,6 +622,7 @@ class ContinuousForecaster(BaseForecaster):
             input_tags=InputTags(two_d_array=True, allow_nan=True),
         )
 
-    def __sklearn_clone__(self) -> Any:
+    def __sklearn_clone__(self) -> Self:
         """Clone as sktime does: with its configuration and pretrained state."""
-        return self.clone()
+        cloned: Self = self.clone()
+        return cloned

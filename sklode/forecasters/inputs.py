@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Hashable, Mapping
-from typing import Any
+from types import FrameType
 
 import numpy as np
 import pandas as pd
 
 from sklode.data import checks
+from sklode.forecasters.protocols import Container
 
 
-def check_tables(y: Any, X: Any, *, has_errors: bool) -> bool:
+def check_tables(y: Container, X: Container, *, has_errors: bool) -> bool:
     """Check y and X as they are passed; return whether X's rows were compared with y's.
 
     sktime's own messages name no row and no remedy.
@@ -37,7 +38,7 @@ def check_tables(y: Any, X: Any, *, has_errors: bool) -> bool:
 
 
 def tell_unknown(
-    unknown: Mapping[Hashable, tuple[int, Any]], n_rows: int, *, may_be: bool
+    unknown: Mapping[Hashable, tuple[int, object]], n_rows: int, *, may_be: bool
 ) -> None:
     """Say which columns of X are not known, and where, unless that ``may`` not ``be``.
 
@@ -61,7 +62,7 @@ def tell_unknown(
         )
 
 
-def check_continues(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_continues(before: Mapping[str, object], now: Mapping[str, object]) -> None:
     """Check that a fit which goes on from an earlier model has what that had."""
     for name, value in before.items():
         if now[name] != value:
@@ -78,7 +79,7 @@ def warn_of_steps_in_evaluation() -> None:
     Nothing that it passes tells that it is `evaluate` which asks: so the callers'
     modules are looked at.
     """
-    frame: Any = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame and "model_evaluation" not in frame.f_globals.get("__name__", ""):
         frame = frame.f_back
     if frame is not None:

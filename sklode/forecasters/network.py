@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
 from sklode.engine.threads import own_modes
 from sklode.forecasters.base import ContinuousForecaster
+from sklode.forecasters.protocols import FittedModel, Horizon
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.hybrid.training import HybridTraining
 from sklode.latent_ode.training import LatentODETraining
@@ -42,9 +43,9 @@ class NetworkForecaster(ContinuousForecaster):
         horizon: int | None = None,
         thinning: float = 0.5,
         model: str = "hybrid",
-        bounds: Any = None,
-        error: Any = None,
-        holidays: Any = None,
+        bounds: object = None,
+        error: object = None,
+        holidays: object = None,
         method: str = "rk4",
         step_size: float = 1.0,
         clip_norm: float | None = 1.0,
@@ -96,7 +97,7 @@ class NetworkForecaster(ContinuousForecaster):
         self.level = level
         super().__init__()
 
-    def __sklearn_clone__(self) -> Any:
+    def __sklearn_clone__(self) -> Self:
         candidate = super().__sklearn_clone__()
         candidate._is__candidate = True
         # all that a search clones from one share it: what one says, none repeats
@@ -124,7 +125,7 @@ class NetworkForecaster(ContinuousForecaster):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
-    def _twin(self) -> Any:
+    def _twin(self) -> ContinuousForecaster:
         if self.network_share_:
             return self
         shared = {name: getattr(self, name) for name in ("freq", "clean")}
@@ -132,8 +133,8 @@ class NetworkForecaster(ContinuousForecaster):
 
     @own_modes(gradients=True)
     def _learned(
-        self, history: History, fh: Any, start: Any, purpose: str
-    ) -> tuple[Any, int]:
+        self, history: History, fh: Horizon, start: Any, purpose: str
+    ) -> tuple[FittedModel, int]:
         """Return a trained model and the seed of all draws."""
         if purpose == "update" and self.guard and not self.network_share_:
             return start, 0  # a structural model that was kept is not undone
@@ -151,9 +152,11 @@ class NetworkForecaster(ContinuousForecaster):
         return model, training.predict_seed
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return small settings that sktime's checks run with."""
-        small = dict.fromkeys(("hidden_size", "field_width", "emission_width"), 3)
+        small: dict[str, object] = dict.fromkeys(
+            ("hidden_size", "field_width", "emission_width"), 3
+        )
         small |= {"latent_size": 2, "max_epochs": 1, "n_samples": 5, "random_state": 0}
         return [
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},

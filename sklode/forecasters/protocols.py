@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Hashable
+from typing import Any, Protocol, TypeAlias
 
 from sklode.data.arrays import Array
 from sklode.data.history import Asked, History
+from sklode.training.model import Columns
+
+Container: TypeAlias = Any
+"""A table as sktime knows them: Series, DataFrame, array, or one of others."""
+
+Horizon: TypeAlias = Any
+"""What to forecast: steps, stamps, an index of rows or a `ForecastingHorizon`."""
 
 
 class Answers(Protocol):
@@ -36,17 +44,17 @@ class FittedModel(Protocol):
 
     architecture: dict[str, Any]  # settings that a later fit must share
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
-    columns: tuple[Any, Any, Any]  # of y, of X, and its categories
+    columns: Columns
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
         ...
 
-    def answers(self, history: History, seed: int, before: Any) -> Answers:
+    def answers(self, history: History, seed: int, before: Answers | None) -> Answers:
         """Return what it answers of series; ``before`` are its answers until now."""
         ...
 
-    def attributes(self, channels: list[Any]) -> dict[str, Any]:
+    def attributes(self, channels: list[Hashable]) -> dict[str, Any]:
         """Return the fitted attributes that it has."""
         ...

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from sklode.data.known import Known, told
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.forecasters.base import ContinuousForecaster
+from sklode.forecasters.protocols import Container, Horizon
 from sklode.hybrid.model import HybridModel
 from sklode.structural.model import StructuralModel
 
@@ -27,7 +29,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 
 
 def _check_positive(
-    observations: Observations, channels: list[Any], known: Known
+    observations: Observations, channels: list[Hashable], known: Known
 ) -> None:
     """Check that all values have a logarithm, or bounds that they lie between."""
     is_free = np.isinf(known.bounds).all(axis=1)
@@ -128,15 +130,15 @@ class StructuralForecaster(ContinuousForecaster):
 
     def __init__(
         self,
-        seasons: str | list[Any] | tuple[Any, ...] | None = "auto",
+        seasons: str | Sequence[object] | None = "auto",
         logarithm: str | bool = "auto",
-        bounds: Any = None,
-        error: Any = None,
-        holidays: Any = None,
+        bounds: object = None,
+        error: object = None,
+        holidays: object = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
         clean: bool = True,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.seasons = seasons
         self.logarithm = logarithm
@@ -149,13 +151,13 @@ class StructuralForecaster(ContinuousForecaster):
         self.random_state = random_state
         super().__init__()
 
-    def _pretrain(self, y: Any, X: Any = None, fh: Any = None) -> Any:
+    def _pretrain(self, y: Container, X: Container = None, fh: Horizon = None) -> Self:
         """Find hyperparameters on a panel, each time anew."""
         self.__dict__.pop("pretrained_", None)
         return super()._pretrain(y, X, fh)
 
     def _learned(
-        self, history: History, fh: Any, start: HybridModel | None, purpose: str
+        self, history: History, fh: Horizon, start: HybridModel | None, purpose: str
     ) -> tuple[HybridModel, int]:
         """Return hyperparameters, and the seed of all draws."""
         observations = history.observations
@@ -195,7 +197,7 @@ class StructuralForecaster(ContinuousForecaster):
         check_constraints(_CONSTRAINTS, self)
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return small settings that sktime's checks run with."""
-        small = {"seasons": None, "n_samples": 5, "random_state": 0}
+        small: dict[str, object] = {"seasons": None, "n_samples": 5, "random_state": 0}
         return [small, {**small, "logarithm": False}]

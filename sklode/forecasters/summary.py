@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.calendars import closed_hours
+from sklode.data.history import History
 from sklode.data.ticks import DAY, length_of_time, nanoseconds, stamps_of
 from sklode.model_selection import tested
 
@@ -37,7 +38,7 @@ class Summary(dict[str, str]):
         return f"<table>{''.join(rows)}</table>"
 
 
-def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
+def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
     """Return the summary of a fitted forecaster; ``judged`` forecasts as it does."""
     history = forecaster._history
     topics = Summary(model=type(forecaster).__name__, seen=_seen(history))
@@ -79,7 +80,7 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
     return topics
 
 
-def _seen(history: Any) -> str:
+def _seen(history: History) -> str:
     seen, given = history.observations, history.given
     ends = stamps_of(np.array([seen.ticks.min(), seen.ticks.max()]), seen.like)
     first, last = (str(end).removesuffix(" 00:00:00") for end in ends)
@@ -120,7 +121,7 @@ def _parts(components: pd.DataFrame) -> str:
 
 
 def _held_out(
-    history: Any, judged: Any, origins: int, parts: set[str]
+    history: History, judged: object, origins: int, parts: set[str]
 ) -> tuple[str, list[str]]:
     """Return a table of errors, and what to do about them; ``parts`` were found."""
     y, X, like = history.frame(), None, history.observations.like

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +79,7 @@ class HybridModel(TrainedModel):
             np.zeros(1), zeros, one, one, zeros[0], 0.0
         )
 
-    def answers(self, history: History, seed: int, before: Any) -> StructuralAnswers:
+    def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
         """Return what it answers of series; of known ones only new rows are read."""
         if isinstance(before, StructuralAnswers) and before.model is self.structural:
             states = before.states.updated(history.rows)
@@ -92,7 +93,7 @@ class HybridModel(TrainedModel):
             unknown=Unknown(history, seed) if history.controls else None,
         )
 
-    def attributes(self, channels: list[Any]) -> dict[str, Any]:
+    def attributes(self, channels: list[Hashable]) -> dict[str, Any]:
         """Return the fitted attributes of a forecaster that trains a network."""
         if not self.window_length:  # the structural model's own forecaster
             return {}

@@ -8,7 +8,7 @@ lets them meet, and a neural ODE carries them on.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,9 @@ from torch.nn import functional
 
 from sklode.nn.autoencoder import Autoencoder, perceptron
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.encoders import build_encoder
+from sklode.nn.encoders import ODERNN, build_encoder
 from sklode.nn.objective import Bound
+from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
@@ -116,7 +117,7 @@ class HybridODE(Autoencoder):
 
     def __init__(
         self,
-        encoder: Any,
+        encoder: ODERNN,
         decoder: Decoder | None,
         n_channels: int,
         n_controls: int,
@@ -326,7 +327,7 @@ def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def build_network(
-    settings: Any, n_channels: int, n_controls: int, reach: float
+    settings: NetworkSettings, n_channels: int, n_controls: int, reach: float
 ) -> HybridODE:
     """Return an untrained network, as a forecaster's ``settings`` say."""
     solver = Solver(settings.method, settings.step_size)

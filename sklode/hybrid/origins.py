@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,14 @@ class Questions(NamedTuple):
     lead: Array  # in units of time
     row: Numbers  # where they stand, -1 where nowhere
 
-    def part(self, which: Any) -> Questions:
+    def part(self, which: Numbers | Flags) -> Questions:
         """Return some of them."""
-        return Questions(*[x[which] for x in self])
+        return Questions(
+            window=self.window[which],
+            channel=self.channel[which],
+            lead=self.lead[which],
+            row=self.row[which],
+        )
 
 
 class Origins(ScaledRows):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +26,10 @@ from sklode.hybrid.guard import (
 from sklode.hybrid.model import HybridModel, NetworkWeights, batch_of
 from sklode.hybrid.network import HybridBatch, HybridODE, build_network
 from sklode.hybrid.origins import Origins
+from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import links_of
 from sklode.structural.model import StructuralModel
-from sklode.training.parameters import resolve_device
+from sklode.training.parameters import TrainingSettings, resolve_device
 from sklode.training.report import Reporter
 from sklode.training.training import (
     Material,
@@ -79,7 +79,7 @@ class HybridTraining(Training):
     def __init__(
         self,
         history: History,
-        settings: Any,
+        settings: TrainingSettings,
         rng: np.random.RandomState,
         start: HybridModel | None,
         purpose: str,
@@ -153,8 +153,9 @@ class HybridTraining(Training):
         spans = origins.times[rows.bounds[1:] - 1]
         usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
         reach = max(min(_REACH, _SHARE_OF_SPAN * usual), 1.0)
+        architecture = NetworkSettings.of(self.architecture)
         network: HybridODE = drawn_network(
-            lambda: build_network(self.settings, n_channels, n_controls, reach),
+            lambda: build_network(architecture, n_channels, n_controls, reach),
             seed,
             4.0,
             max(reach, 8.0),

@@ -8,7 +8,7 @@ errors of forecasts of windows.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ from sklode.data.scaling import normal_scale
 from sklode.latent_ode.network import Batch, LatentODE, make_batch
 from sklode.latent_ode.randomness import normals
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
+
+if TYPE_CHECKING:
+    from sklode.latent_ode.model import LatentODEModel
 
 _N_DRAWS = 32  # of z0, that the model's own spread is measured from
 _KNOTS = 4  # parts of the leads, with equally many errors
@@ -117,7 +120,11 @@ def calibrate(
 
 
 def measured_calibration(
-    model: Any, windows: WindowSet, cut: Numbers, epochs: int, thinning: float
+    model: LatentODEModel,
+    windows: WindowSet,
+    cut: Numbers,
+    epochs: int,
+    thinning: float,
 ) -> Array | None:
     """Measure how far forecasts are off, on rows held out and trained on.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,20 +17,20 @@ from sklode.latent_ode.answers import LatentODEAnswers
 from sklode.latent_ode.windows import WindowSet
 from sklode.training.model import TrainedModel, by_lead
 
-
 @dataclass(repr=False, kw_only=True)
 class LatentODEModel(TrainedModel):
     """A network of whole windows."""
 
     horizon: int  # rows after those seen, in a training window
     calibration: Array | None = None  # of spreads, see `scales_at`
-    held: Any = None  # (channel,): forecasts of constant channels; else NaN
+    # (channel,): forecasts of constant channels, else NaN; empty before training
+    held: Array = field(default_factory=lambda: np.zeros(0))
 
-    def answers(self, history: History, seed: int, before: Any) -> LatentODEAnswers:
+    def answers(self, history: History, seed: int, before: object) -> LatentODEAnswers:
         """Return what it answers of series, by draws of a seed."""
         return LatentODEAnswers(self, history, seed)
 
-    def attributes(self, channels: list[Any]) -> dict[str, Any]:
+    def attributes(self, channels: list[Hashable]) -> dict[str, Any]:
         """Return the fitted attributes of a forecaster."""
         calibration = self.calibration
         if calibration is None:

@@ -18,6 +18,7 @@ from sklode.nn.autoencoder import Autoencoder, perceptron
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import build_encoder
 from sklode.nn.objective import Bound, log_likelihood
+from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
@@ -186,7 +187,9 @@ class LatentODE(Autoencoder):
         return Bound(likelihood, kl.sum(-1), scored.sum(dim=(-2, -1)))
 
 
-def build_network(settings: Any, n_channels: int, n_controls: int) -> LatentODE:
+def build_network(
+    settings: NetworkSettings, n_channels: int, n_controls: int
+) -> LatentODE:
     """Return an untrained network, as a forecaster's ``settings`` say."""
     solver = Solver(settings.method, settings.step_size)
     hidden_size, latent_size = settings.hidden_size, settings.latent_size

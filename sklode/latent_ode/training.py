@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +18,11 @@ from sklode.data.scaled_rows import spread
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.latent_ode.calibration import measured_calibration
 from sklode.latent_ode.model import LatentODEModel
-from sklode.latent_ode.network import Batch, build_network, make_batch
+from sklode.latent_ode.network import Batch, LatentODE, build_network, make_batch
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
+from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import FOLLOWED
-from sklode.training.parameters import resolve_device
+from sklode.training.parameters import TrainingSettings, resolve_device
 from sklode.training.report import Reporter
 from sklode.training.training import (
     Material,
@@ -58,7 +58,7 @@ class LatentODETraining(Training):
     def __init__(
         self,
         history: History,
-        settings: Any,
+        settings: TrainingSettings,
         rng: np.random.RandomState,
         start: LatentODEModel | None,
         purpose: str,
@@ -129,15 +129,16 @@ class LatentODETraining(Training):
             cut = held_out_rows(bounds, _HELD_OUT, True, self.rng)
         return cut if n_left(cut) else end
 
-    def _network(self, seed: int) -> Any:
-        settings, sizes = self.settings, self.model.sizes
+    def _network(self, seed: int) -> LatentODE:
+        architecture = NetworkSettings.of(self.architecture)
+        sizes = self.model.sizes
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
-        followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
+        followed = 2 * math.pi * architecture.step_size / FOLLOWED[architecture.method]
         # faster oscillations are hardly seen one unit apart
         low = max(4.0, followed)
         return drawn_network(
-            lambda: build_network(settings, *sizes), seed, low, max(span, 2 * low)
+            lambda: build_network(architecture, *sizes), seed, low, max(span, 2 * low)
         )
 
     def train(self, reporter: Reporter) -> LatentODEModel:
@@ -192,8 +193,9 @@ class LatentODETraining(Training):
             return None
         which = spread(found, SCORED_WINDOWS)
         scored_from = cut[windows.series[which]] if len(reaching) else None
-        batch: Any = make_batch(windows, which, device, scored_from)
-        return batch if batch.scored.any() else None
+        batch = make_batch(windows, which, device, scored_from)
+        scores = batch.scored is not None and bool(batch.scored.any())
+        return batch if scores else None
 
 
 def default_lengths(

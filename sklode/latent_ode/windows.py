@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,9 @@ class WindowSet:
         given = self.rows, self.window_length, horizon, self.counted
         return WindowSet(*given, least=min(horizon, 1))
 
-    def gather(self, which: Numbers, scored_from: Any = None) -> WindowArrays:
+    def gather(
+        self, which: Numbers, scored_from: Numbers | None = None
+    ) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
         Padding repeats the last row, masked. With ``scored_from`` only entries after

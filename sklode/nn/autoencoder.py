@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 
 def perceptron(
-    inputs: int, width: int, outputs: int, activation: Any = nn.Tanh
+    inputs: int, width: int, outputs: int, activation: type[nn.Module] = nn.Tanh
 ) -> nn.Sequential:
     """Return a network of one hidden layer."""
     return nn.Sequential(
@@ -16,11 +16,30 @@ def perceptron(
     )
 
 
+class TrainingBatch(Protocol):
+    """What a training step reads of a batch itself; the rest is the network's."""
+
+    @property
+    def times(self) -> Tensor:
+        """Time of each row, (batch, time)."""
+        ...
+
+    @property
+    def values(self) -> Tensor:
+        """Values, (batch, time, channel)."""
+        ...
+
+
 class Autoencoder(nn.Module):
     """A network with an encoder and a decoder, or None for that."""
 
     encoder: Any
     decoder: Any
+
+    @property
+    def latent_size(self) -> int:
+        """Size of the state at the origin that is drawn from its posterior."""
+        raise NotImplementedError
 
     def engines(self) -> tuple[str, ...]:
         """Return which engine runs the encoder, and the decoder if any."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sklode.engine.autograd import encode
+from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
@@ -185,7 +186,9 @@ class ODELSTM(ODERNN):
     _cell = nn.LSTMCell
 
 
-def build_encoder(settings: Any, input_size: int, solver: Solver) -> RNN | ODERNN:
+def build_encoder(
+    settings: NetworkSettings, input_size: int, solver: Solver
+) -> RNN | ODERNN:
     """Return the encoder that a forecaster's ``settings`` name, untrained."""
     if settings.encoder == "rnn":
         return RNN(input_size, settings.hidden_size)

@@ -67,7 +67,7 @@ class Solver:
         self.grid_spacing = min(step_size, finest)
         self.longest_step = math.inf if self.is_adaptive else step_size
 
-    def compiles(self, field: Any, example: Tensor) -> bool:
+    def compiles(self, field: object, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for such tensors."""
         is_field = type(field) is VectorField and len(field.hidden) <= 2
         return (

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from sklode.plotting import canvas
 
 
-def plot_backtest(results: pd.DataFrame, *, ax: Any = None) -> Any:
+def plot_backtest(
+    results: pd.DataFrame, *, ax: canvas.Given = None
+) -> canvas.AxesArray:
     """Plot what `sklode.model_selection.backtest` found: errors and coverage.
 
     Parameters
@@ -36,17 +36,19 @@ def plot_backtest(results: pd.DataFrame, *, ax: Any = None) -> Any:
             "plot_backtest draws what sklode.model_selection.backtest returns; got a "
             f"{type(results).__name__} with the index levels {names}. Pass that table."
         )
-    sheet = canvas.axes_of(ax, (2,), (4.5, 3.4), n_columns=2)
+    sheet = canvas.axes_of(ax, shape=(2,), size=(4.5, 3.4), n_columns=2)
     errors, coverage = sheet
     origins = results.index.unique("origin").astype(str)
     blue, orange, green, pink, black, sky = canvas.styles_of(range(6))
+    # black, the most unlike blue, for the method that comes second
     looks = iter([blue, black, orange, green, pink, sky])
     for method, own in results.groupby("method", sort=False):
         values = own["MAE"].to_numpy()
         label = f"{method}, {values.mean():.3g} on average"
         canvas.line(errors, origins, values, next(looks), label)
         if method == "forecaster":
-            canvas.line(coverage, origins, own["coverage"].to_numpy(), blue, "_")
+            # matplotlib leaves a label that begins with "_" out of the legend
+            canvas.line(coverage, origins, own["coverage"].to_numpy(), blue, label="_")
     asked = results.attrs.get("coverage", 0.9)
     label = f"asked for, {asked:g}"
     coverage.axhline(asked, color=canvas.INK, lw=1, ls="--", label=label)
@@ -55,4 +57,5 @@ def plot_backtest(results: pd.DataFrame, *, ax: Any = None) -> Any:
     for axes in sheet:
         axes.set_xlabel("forecast from")
         axes.tick_params("x", labelrotation=30)
-    return canvas.explained(sheet, ax is None)
+    canvas.add_legend(sheet, is_new=ax is None)
+    return sheet

@@ -6,15 +6,48 @@ Colours are those of Okabe and Ito; dashes and markers differ as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sklode.data.arrays import Array, Flags
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+AxesArray: TypeAlias = NDArray[Any]
+"""An array of matplotlib's Axes; of arrays of objects numpy knows no element's type."""
+Given: TypeAlias = "Axes | Iterable[Axes] | ArrayLike | None"
+"""What a caller gives to draw on, Axes in the end; None: a new figure has them."""
+Colour: TypeAlias = str | tuple[str, float]  # with its opacity
+Dashes: TypeAlias = str | tuple[int, tuple[int, ...]]  # where they begin, lengths
+
+
+class Style(TypedDict):
+    """How a line looks."""
+
+    color: str
+    linestyle: Dashes
+    marker: str
+    zorder: NotRequired[float]
+
+
+class Edge(TypedDict):
+    """How the edge of a band looks."""
+
+    edgecolor: str
+    linestyle: Dashes
+
 
 INK, GREY, PALE, GUIDE = "0.15", "0.45", "0.8", "0.65"
 """Of text and truth, of observations, of the line between them, of marked places."""
 
-_STYLES: tuple[dict[str, Any], ...] = (
+_STYLES: tuple[Style, ...] = (
     {"color": "#0072B2", "linestyle": "-", "marker": "o"},
     {"color": "#E69F00", "linestyle": "--", "marker": "s"},
     {"color": "#009E73", "linestyle": ":", "marker": "D"},
@@ -23,10 +56,14 @@ _STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#56B4E9", "linestyle": (0, (8, 3)), "marker": "P"},
 )
 
-_MOST_AXES = 12
+_MOST_AXES = 12  # of a new figure, so that each can be read
+_FEW = 30  # values of a line up to which each has its marker
+_DOT = 40.0  # points: a dot's size, times the root of the number of dots
+_ENTRY, _LETTER = 45, 6  # points that an entry of a legend takes, and each letter
+_INCH = 72  # points
 
 
-def pyplot() -> Any:
+def pyplot() -> ModuleType:
     """Return ``matplotlib.pyplot``, which `import sklode` leaves alone."""
     try:
         import matplotlib.pyplot as plt
@@ -38,7 +75,7 @@ def pyplot() -> Any:
     return plt
 
 
-def styles_of(several: Collection[Any]) -> tuple[dict[str, Any], ...]:
+def styles_of(several: Collection[object]) -> tuple[Style, ...]:
     """Return how the line of each of several things looks."""
     if not 0 < len(several) <= len(_STYLES):
         raise ValueError(
@@ -48,7 +85,9 @@ def styles_of(several: Collection[Any]) -> tuple[dict[str, Any], ...]:
     return _STYLES[: len(several)]
 
 
-def check_held(known: Collection[Any], names: Iterable[Any], owner: str) -> None:
+def check_held(
+    known: Collection[Hashable], names: Iterable[Hashable], owner: str
+) -> None:
     """Check that ``owner``, which may say for whom, holds all names."""
     missing = [name for name in names if name not in known]
     if missing:
@@ -58,8 +97,8 @@ def check_held(known: Collection[Any], names: Iterable[Any], owner: str) -> None
 
 
 def axes_of(
-    ax: Any, shape: tuple[int, ...], size: tuple[float, float], n_columns: int
-) -> Any:
+    ax: Given, shape: tuple[int, ...], size: tuple[float, float], n_columns: int
+) -> AxesArray:
     """Return an array of the caller's axes, or of new ones, each of some inches."""
     n = math.prod(shape)
     if ax is not None:
@@ -70,8 +109,10 @@ def axes_of(
             f" got {n}. Pass a part of them, or axes of your own as ax."
         )
     n_rows = math.ceil(n / n_columns)
-    whole = size[0] * n_columns, size[1] * n_rows
-    figure = pyplot().figure(figsize=whole, layout="constrained")
+    width, height = size
+    figure = pyplot().figure(
+        figsize=(width * n_columns, height * n_rows), layout="constrained"
+    )
     made = [figure.add_subplot(n_rows, n_columns, k + 1) for k in range(n)]
     for axes in made:
         axes.spines[["top", "right"]].set_visible(False)
@@ -79,7 +120,7 @@ def axes_of(
     return np.array(made, dtype=object).reshape(shape)
 
 
-def _given(ax: Any, n: int) -> Any:
+def _given(ax: Given, n: int) -> AxesArray:
     """Return the axes that a caller gave."""
     given = np.asarray(ax, dtype=object)
     for one in given.flat:
@@ -101,53 +142,69 @@ def _given(ax: Any, n: int) -> Any:
     return given
 
 
-def explained(axes: Any, is_new: bool) -> Any:
-    """Add a legend of two things or more; return the axes, an only one as itself."""
-    first, figure = axes.flat[0], axes.flat[0].figure
-    named: dict[str, Any] = {}
-    for one in axes.flat:
-        for drawn, label in zip(*one.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, drawn)
-    entries = list(named.values()), list(named)
-    if len(named) > 1 and is_new:
-        width = 45 + 6 * max(map(len, named))  # points that an entry takes
-        n_rows = math.ceil(len(named) * width / (72 * figure.get_figwidth()))
-        look = {"ncols": math.ceil(len(named) / n_rows), "frameon": False}
-        figure.legend(*entries, loc="outside lower center", **look)
-    elif len(named) > 1:
-        first.legend(*entries, framealpha=0.7, edgecolor="none")
-    return axes if axes.ndim else axes.item()
+def add_legend(axes: AxesArray, is_new: bool) -> None:
+    """Add a legend of two things or more, below a new figure, else in an axes."""
+    drawn: dict[str, Artist] = {}
+    for one in axes.ravel():
+        handles, labels = one.get_legend_handles_labels()
+        for label, handle in zip(labels, handles, strict=True):
+            drawn.setdefault(label, handle)
+    if len(drawn) < 2:
+        return
+    handles, labels = list(drawn.values()), list(drawn)
+    first = axes.ravel()[0]
+    if not is_new:
+        first.legend(handles, labels, framealpha=0.7, edgecolor="none")
+        return
+    figure = first.figure
+    # as few rows as hold all entries, which then are spread evenly over them
+    width = _ENTRY + _LETTER * max(map(len, labels))
+    n_rows = math.ceil(len(labels) * width / (_INCH * figure.get_figwidth()))
+    n_columns = math.ceil(len(labels) / n_rows)
+    where = "outside lower center"
+    figure.legend(handles, labels, loc=where, ncols=n_columns, frameon=False)
 
 
-def points(axes: Any, x: Any, values: Any, label: str, filled: bool) -> None:
+def points(axes: Axes, x: Array, values: Array, label: str, filled: bool) -> None:
     """Draw dots, with a thin line between those that are near, or rings."""
-    style = {"color": PALE, "markerfacecolor": GREY, "markeredgecolor": "none"}
-    if not filled:
-        style = {"linestyle": "", "markerfacecolor": "white", "markeredgecolor": INK}
-    size = float(np.clip(40 / math.sqrt(len(x)), 1.5, 4.0))
-    (drawn,) = axes.plot(x, values, marker="o", markersize=size, label=label, **style)
-    drawn.set(linewidth=0.8, markeredgewidth=0.7)
+    size = float(np.clip(_DOT / math.sqrt(len(x)), 1.5, 4.0))
+    if filled:
+        (drawn,) = axes.plot(x, values, label=label, color=PALE)
+        drawn.set(markerfacecolor=GREY, markeredgecolor="none")
+    else:
+        (drawn,) = axes.plot(x, values, label=label, linestyle="")
+        drawn.set(markerfacecolor="white", markeredgecolor=INK)
+    drawn.set(marker="o", markersize=size, linewidth=0.8, markeredgewidth=0.7)
 
 
-def line(axes: Any, x: Any, values: Any, style: dict[str, Any], label: str) -> None:
+def line(axes: Axes, x: ArrayLike, values: Array, style: Style, label: str) -> None:
     """Draw a line; single points have markers, and all where they are few."""
     known = np.isfinite(values).ravel()
-    shown = np.flatnonzero(known if known.sum() <= 30 else _alone(known)).tolist()
+    shown = np.flatnonzero(known if known.sum() <= _FEW else _alone(known)).tolist()
     (drawn,) = axes.plot(x, values, linewidth=1.6, markersize=4, label=label, **style)
     drawn.set(markevery=shown, marker=style["marker"] if shown else "")
 
 
-def band(axes: Any, x: Any, bounds: Any, fill: Any, label: str, **edge: Any) -> None:
+def band(
+    axes: Axes,
+    x: Array,
+    bounds: Array,
+    fill: Colour,
+    label: str,
+    edge: Edge | None = None,
+) -> None:
     """Fill between bounds, (point, 2); at single points draw a bar."""
     low, high = np.transpose(bounds)
-    edge = {"linewidth": 0.8 if edge else 0.0, **edge}
-    axes.fill_between(x, low, high, facecolor=fill, zorder=1, label=label, **edge)
+    filled = axes.fill_between(x, low, high, facecolor=fill, zorder=1, label=label)
+    filled.set(linewidth=0.0)
+    if edge is not None:
+        filled.set(linewidth=0.8, **edge)
     bar = _alone(np.isfinite(low))
     if bar.any():
         axes.vlines(x[bar], low[bar], high[bar], [fill], linewidth=5, zorder=1)
 
 
-def _alone(known: Any) -> Any:
+def _alone(known: Flags) -> Flags:
     """Return which known points have no neighbour."""
     padded = np.pad(known, 1)
     return known & ~padded[:-2] & ~padded[2:]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from copy import copy
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from sklode.data.arrays import Frame
 from sklode.data.checks import check_fitted
 from sklode.data.history import History
 from sklode.data.links import Link
@@ -16,21 +18,25 @@ from sklode.data.ticks import stamps_of
 from sklode.plotting import canvas
 from sklode.plotting.series import Panels
 
+if TYPE_CHECKING:
+    from sktime.forecasting.base import BaseForecaster
+
 _N_PLACES = 1000  # of a line between first and last stamp, beside the stamps
 # observations so many times the distance of the first and last decile beyond these are
 # marked at the edge: drawn in full they would leave nothing else to see
 _FAR = 4.0
+_LEAST_HEIGHT = 0.03  # of an axes, in ranges of the trend
 
 
 def plot_components(
-    forecaster: Any,
+    forecaster: BaseForecaster,
     fh: Any = None,
     *,
-    X: Any = None,
-    series: Any = None,
-    channel: Any = None,
-    ax: Any = None,
-) -> Any:
+    X: Frame | None = None,
+    series: Hashable = None,
+    channel: Hashable = None,
+    ax: canvas.Given = None,
+) -> canvas.AxesArray:
     r"""Plot the components that a structural model has found in a series.
 
     One axes each, in y's units: the trend, with the observations; each season; the
@@ -66,23 +72,30 @@ def plot_components(
         If ``forecaster`` has no such model or is not fitted, there is no such series
         or channel, or ``X`` is missing.
     """
-    needs = "_parts", "that has a structural model"
-    check_fitted(forecaster, "plot_components", *needs)
+    check_fitted(
+        forecaster,
+        asked="plot_components",
+        has="_parts",
+        kind="that has a structural model",
+    )
     history = forecaster._history
     keys, names = list(history.observations.keys), history.channels
     key = keys[0] if series is None else series
-    key = key if isinstance(key, tuple) else (key,)
+    key = key if isinstance(key, tuple) else (key,)  # of a panel of one level
     channel = names[0] if channel is None else channel
     canvas.check_held(keys, [key], "what fit has seen")
     canvas.check_held(names, [channel], "y in fit")
     number = keys.index(key)
     ahead = None
     if fh is not None:
-        asked, X = copy(forecaster), forecaster._check_X(X)  # a copy remembers fh
-        ahead = asked._asked(asked._check_fh(fh), X)[1].index
+        X = forecaster._check_X(X)
+        asking = copy(forecaster)  # which remembers fh in place of the user's
+        _, asked = asking._asked(asking._check_fh(fh), X)
+        ahead = asked.index
     rows = _rows_of(history, number, ahead)
     found = forecaster._parts(rows, X)[channel]
     curves = forecaster._answers.curves(names.index(channel), number)
+    # in one axes over time: each has one over its own column
     if used := [curve.part for curve in curves]:
         found = found.drop(columns=used).assign(X=found[used].sum(axis=1))
     found = found.set_axis(rows.get_level_values(-1))
@@ -91,12 +104,14 @@ def plot_components(
     link = forecaster._answers.link(names.index(channel), number)
     level, points = _tables(y, found, link)
     low, high = y.quantile([0.1, 0.9])
-    reach = _FAR * (high - low) or np.inf
+    reach = _FAR * (high - low) or np.inf  # of mostly equal values none is far
     is_usual = y.between(low - reach, high + reach)
     usual = points[is_usual]
     edges = points[~is_usual].clip(usual.min(), usual.max(), axis=1)
-    future, past = ({**one, "zorder": 2.5} for one in canvas.styles_of("ab"))
-    past["linestyle"] = "-"
+    future_style, past_style = canvas.styles_of(["forecast", "level"])
+    # above the dots, which have an order of 2
+    future: canvas.Style = {**future_style, "zorder": 2.5}
+    past: canvas.Style = {**past_style, "zorder": 2.5, "linestyle": "-"}
     seen = level.loc[: y.index[-1]]
     panels = Panels(seen, ax)
     panels.add(seen, "y", partial(canvas.line, style=past, label="level"))
@@ -106,8 +121,8 @@ def plot_components(
     if fh is not None and len(later) > 1:
         panels.add(later, "y", partial(canvas.line, style=future, label="forecast"))
     axes = panels.draw(n_more=len(curves))
-    fill = future["color"], 0.25
-    for curve, one in zip(curves, axes.flat[level.shape[1] :], strict=True):
+    fill = (future["color"], 0.25)
+    for curve, one in zip(curves, axes.ravel()[level.shape[1] :], strict=True):
         canvas.band(one, curve.values, curve.bounds, fill, "90 % interval of an effect")
         canvas.line(one, curve.values, curve.effect[:, None], future, "effect")
         if curve.levels:
@@ -118,21 +133,23 @@ def plot_components(
     drawn = usual["trend"]
     if not link.is_identity:
         drawn = link.of(drawn.dropna())
-    least = 0.03 * (drawn.max() - drawn.min())
-    for one in axes.flat:  # what hardly varies looks so
+    least = _LEAST_HEIGHT * (drawn.max() - drawn.min())
+    for one in axes.ravel():  # what hardly varies looks so
         low, high = one.get_ylim()
         short = max(least - (high - low), 0.0) / 2
         one.set_ylim(low - short, high + short)
-    return canvas.explained(axes, ax is None)
+    canvas.add_legend(axes, is_new=ax is None)
+    return axes
 
 
 def _tables(
     y: pd.Series, found: pd.DataFrame, link: Link
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what is drawn of each component, and what of the observations."""
-    is_used, trend = (found != 0).any(), link.inverse(found["trend"])
+    is_used = (found != 0).any()
+    trend = link.inverse(found["trend"])
     left = link.of(y) - found["signal"].reindex(y.index)
-    if link.is_logarithm:
+    if link.is_logarithm:  # what is added to a logarithm are factors
         found, left = np.exp(found), np.exp(left)
     found = found.assign(trend=trend)
     parts = [part for part in found if part not in ("signal", "deviation", "X")]
@@ -140,10 +157,11 @@ def _tables(
     parts.append("remainder")
     points = pd.DataFrame({"trend": y, "remainder": left})
     unit = "factor" if link.is_logarithm else link.name
-    units = {part: f"{part}\n({unit})" for part in parts[1:]}
-    units = {} if link.is_identity else units
-    tables = [one.reindex(columns=parts) for one in (found, points)]
-    return tables[0].rename(columns=units), tables[1].rename(columns=units)
+    units = {}
+    if not link.is_identity:
+        units = {part: f"{part}\n({unit})" for part in parts[1:]}
+    drawn = found.reindex(columns=parts).rename(columns=units)
+    return drawn, points.reindex(columns=parts).rename(columns=units)
 
 
 def _rows_of(history: History, number: int, ahead: pd.Index | None) -> pd.Index:

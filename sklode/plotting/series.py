@@ -7,29 +7,40 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from sklode.data import checks
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Frame, Key
 from sklode.data.ticks import UNITS, series_of
 from sklode.plotting import canvas
 
-Parts = dict[tuple[tuple[Hashable, ...], Hashable], tuple[Array, Array]]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LONG = 3.0  # times that a gap is longer than the usual one, where a line ends
+_USUAL = 0.9  # quantile of gaps: usual ones are at most that long
+_FEWEST_UNITS = 5  # that the longest duration must have of the unit of its axis
+
+Draw: TypeAlias = Callable[..., None]
+"""Draws on axes, at places, values: see `sklode.plotting.canvas`."""
+Forecasts: TypeAlias = dict[Hashable, Frame | None]
+"""Tables by the name of a forecast."""
+Parts: TypeAlias = dict[tuple[Key, Hashable], tuple[Array, Array]]
 """By the keys of a series and a channel of which anything is known: places of times,
 increasing, and values there, (time, column); NaN where a line ends."""
 
 
 def plot_forecast(
-    y: Any,
-    y_pred: Any = None,
-    y_interval: Any = None,
+    y: Frame,
+    y_pred: Frame | Mapping[Hashable, Frame] | None = None,
+    y_interval: pd.DataFrame | Mapping[Hashable, pd.DataFrame] | None = None,
     *,
-    y_test: Any = None,
-    ax: Any = None,
+    y_test: Frame | None = None,
+    ax: canvas.Given = None,
 ) -> Any:
     """Plot a series with its forecasts and their intervals, at their true times.
 
@@ -72,13 +83,16 @@ def plot_forecast(
         owner = f", {name}" if len(preds) > 1 else ""
         panels.add_intervals(intervals.get(name), style, owner)
     _check_order(y, y_pred)
-    return canvas.explained(panels.draw(), ax is None)
+    axes = panels.draw()
+    canvas.add_legend(axes, is_new=ax is None)
+    return axes if axes.ndim else axes.item()
 
 
-def _check_order(y: Any, y_pred: Any) -> None:
+def _check_order(y: Frame, y_pred: object) -> None:
     """Check that y is not the forecast: short, after the end of a long y_pred."""
-    is_one = isinstance(y_pred, pd.Series | pd.DataFrame) and y.index.nlevels == 1
-    if is_one and len(y_pred) > len(y) and y_pred.index[-1] < y.index[0]:
+    if not isinstance(y_pred, pd.Series | pd.DataFrame) or y.index.nlevels > 1:
+        return
+    if len(y_pred) > len(y) and y_pred.index[-1] < y.index[0]:
         raise ValueError(
             "plot_forecast takes what was observed, then the forecast; got y from "
             f"{y.index[0]} on and y_pred up to {y_pred.index[-1]}. Swap them: "
@@ -89,7 +103,7 @@ def _check_order(y: Any, y_pred: Any) -> None:
 class Panels:
     """A picture with an axes for each series and channel, and its layers."""
 
-    def __init__(self, y: Any, ax: Any) -> None:
+    def __init__(self, y: Frame, ax: canvas.Given) -> None:
         canvas.pyplot()  # says how to install matplotlib
         frame = _as_frame(y, "y")
         checks.check_index(frame.index, "y")
@@ -100,11 +114,9 @@ class Panels:
         self.times = frame.index.get_level_values(-1)
         self.unit = _unit_of(self.times, ax)
         self.ax = ax
-        self.layers: list[tuple[Parts, Callable[..., None]]] = []
+        self.layers: list[tuple[Parts, Draw]] = []
 
-    def add(
-        self, data: Any, name: str, draw: Callable[..., None], n_last: int = 0
-    ) -> None:
+    def add(self, data: Frame | None, name: str, draw: Draw, n_last: int = 0) -> None:
         """Add a table, or None, for ``draw(axes, places, values)`` of each axes.
 
         Columns have ``n_last`` levels below that of the channels.
@@ -131,6 +143,7 @@ class Panels:
             canvas.check_held(channels, self.channels, f"the channels of {name} and y")
         parts: Parts = {}
         self.layers.append((parts, draw))
+        # an infinite value has no place in a picture
         values = frame.to_numpy(dtype=float, na_value=np.nan)
         values = np.where(np.isfinite(values), values, np.nan)
         places = _places(times, self.unit)
@@ -143,7 +156,9 @@ class Panels:
                 if len(rows):
                     parts[key, channel] = _broken(places[rows], own[rows])
 
-    def add_intervals(self, table: Any, style: dict[str, Any], owner: str) -> None:
+    def add_intervals(
+        self, table: pd.DataFrame | None, style: canvas.Style, owner: str
+    ) -> None:
         """Add the bands of a forecast, the widest first; one of several has a name."""
         if table is None:
             return
@@ -160,43 +175,54 @@ class Panels:
             )
         lower_first = table.sort_index(axis=1, level=-1, sort_remaining=False)
         coverages = sorted(columns.unique(level=-2), reverse=True)
-        shares = np.linspace(0.18, 0.48, len(coverages))
-        for share, coverage in zip(shares, coverages, strict=True):
-            look: dict[str, Any] = {"fill": (style["color"], share)}
-            if owner:  # they may overlap
-                look = {"fill": (style["color"], 0.15), "edgecolor": style["color"]}
-                look |= {"linestyle": style["linestyle"]}
+        # the narrower, the less transparent, as narrower ones lie upon wider ones
+        opacities = np.linspace(0.18, 0.48, len(coverages)).tolist()
+        edge: canvas.Edge | None = None
+        if owner:  # bands of several forecasts overlap: edges tell them apart
+            opacities = [0.15] * len(coverages)
+            edge = {"edgecolor": style["color"], "linestyle": style["linestyle"]}
+        for opacity, coverage in zip(opacities, coverages, strict=True):
+            draw = partial(
+                canvas.band,
+                fill=(style["color"], opacity),
+                label=f"{100 * coverage:g} % interval{owner}",
+                edge=edge,
+            )
             bounds = lower_first.xs(coverage, axis=1, level=-2)
-            look["label"] = f"{100 * coverage:g} % interval{owner}"
-            self.add(bounds, "y_interval", partial(canvas.band, **look), n_last=1)
+            self.add(bounds, "y_interval", draw, n_last=1)
 
-    def draw(self, n_more: int = 0) -> Any:
+    def draw(self, n_more: int = 0) -> canvas.AxesArray:
         """Draw the layers, the first one of what was seen; leave ``n_more`` axes."""
         pairs = list(product(self.keys, self.channels))
         n_series, n_channels = len(self.keys), len(self.channels) + n_more
         shape = tuple(n for n in (n_series, n_channels) if n > 1)
         n_columns = n_channels if n_channels > 1 else min(3, math.ceil(n_series**0.5))
         n_columns = 1 if n_series == 1 else n_columns
-        size = (9.0, 4.2) if not shape else (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
-        axes = canvas.axes_of(self.ax, shape, size, n_columns)
+        size = (9.0, 4.2)  # inches of each, as also below
+        if shape:
+            size = (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
+        axes = canvas.axes_of(self.ax, shape=shape, size=size, n_columns=n_columns)
+        seen, _ = self.layers[0]
         # one time axis serves all where none would be squeezed into a corner
-        spans = [(x[0], x[-1]) for x, _ in self.layers[0][0].values()]
-        begins, ends = np.transpose(spans or [(0.0, 0.0)])
-        overlap = n_series == 1 or begins.max() < ends.min()
+        spans = [(x[0], x[-1]) for x, _ in seen.values()]
+        firsts, lasts = np.transpose(spans or [(0.0, 0.0)])
+        overlap = n_series == 1 or firsts.max() < lasts.min()
         shares_x = overlap and self.ax is None
         for k, pair in enumerate(pairs):
-            one = axes.flat[k]
+            one = axes.ravel()[k]
             if shares_x and k:
-                one.sharex(axes.flat[0])
+                one.sharex(axes.ravel()[0])
             self._dress(one)
             for parts, draw in self.layers:
                 if pair in parts:
                     draw(one, *parts[pair])
             key, channel = pair
-            last = [parts[pair][0][-1] for parts, _ in self.layers if pair in parts]
-            if pair in self.layers[0][0] and max(last) > last[0]:
-                guide = one.axvline(last[0], color=canvas.GUIDE, linewidth=0.8)
-                guide.set(linestyle=(0, (1, 2)), zorder=0)
+            if pair in seen:
+                end = seen[pair][0][-1]
+                ends = [parts[pair][0][-1] for parts, _ in self.layers if pair in parts]
+                if max(ends) > end:
+                    guide = one.axvline(end, color=canvas.GUIDE, linewidth=0.8)
+                    guide.set(linestyle=(0, (1, 2)), zorder=0)
             if key:
                 one.set_title(", ".join(map(str, key)), fontsize="medium")
             if self.channels not in ([0], [None]):  # of a Series
@@ -207,7 +233,7 @@ class Panels:
                 one.set_xlabel(str(self.levels[-1] or ""))
         return axes
 
-    def _dress(self, axes: Any) -> None:
+    def _dress(self, axes: Axes) -> None:
         """Let ticks read as stamps, unless they do already."""
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
@@ -230,14 +256,14 @@ class Panels:
             axis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
 
 
-def _unit_of(times: pd.Index, ax: Any) -> str | None:
+def _unit_of(times: pd.Index, ax: canvas.Given) -> str | None:
     """Return what durations are counted in: as on the axes, else so that few are."""
     if not isinstance(times, pd.TimedeltaIndex):
         return None
     axes = np.asarray(() if ax is None else ax, dtype=object).ravel()
     known = [one.xaxis.get_units() for one in axes if hasattr(one, "xaxis")]
     largest = np.abs(times.as_unit("ns").asi8).max()
-    fitting = [unit for unit, n in UNITS.items() if largest >= 5 * n]
+    fitting = [unit for unit, n in UNITS.items() if largest >= _FEWEST_UNITS * n]
     return next(unit for unit in [*known, *fitting, "ns"] if unit in UNITS)
 
 
@@ -254,7 +280,7 @@ def _places(times: pd.Index, unit: str | None) -> Array:
     return times.to_numpy(dtype=float)
 
 
-def _as_frame(data: Any, name: str) -> pd.DataFrame:
+def _as_frame(data: Frame, name: str) -> pd.DataFrame:
     """Return a Series or DataFrame of numbers as a DataFrame."""
     if not isinstance(data, pd.Series | pd.DataFrame):
         raise TypeError(
@@ -265,7 +291,10 @@ def _as_frame(data: Any, name: str) -> pd.DataFrame:
     return pd.DataFrame(data)
 
 
-def _by_name(y_pred: Any, y_interval: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
+def _by_name(
+    y_pred: Frame | Mapping[Hashable, Frame] | None,
+    y_interval: pd.DataFrame | Mapping[Hashable, pd.DataFrame] | None,
+) -> tuple[Forecasts, Forecasts]:
     """Return forecasts, and the intervals of some of them, by the same names."""
     if y_pred is None and isinstance(y_interval, Mapping):
         y_pred = dict.fromkeys(y_interval)
@@ -285,6 +314,6 @@ def _by_name(y_pred: Any, y_interval: Any) -> tuple[dict[Any, Any], dict[Any, An
 def _broken(x: Array, values: Array) -> tuple[Array, Array]:
     """Return places and values with NaN in long gaps, where a line ends."""
     gaps = np.diff(x)
-    usual = np.quantile(gaps, 0.9, method="lower") if len(gaps) else 0.0
-    ends = np.flatnonzero(gaps > 3.0 * usual) + 1
+    usual = np.quantile(gaps, _USUAL, method="lower") if len(gaps) else 0.0
+    ends = np.flatnonzero(gaps > _LONG * usual) + 1
     return np.insert(x, ends, np.nan), np.insert(values, ends, np.nan, axis=0)

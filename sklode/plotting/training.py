@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sklode.data.checks import check_fitted
 from sklode.plotting import canvas
+
+if TYPE_CHECKING:
+    from sktime.forecasting.base import BaseForecaster
 
 # in which axes a column is drawn, and how it is called there
 _HISTORY = {
@@ -19,7 +22,9 @@ _HISTORY = {
 }
 
 
-def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
+def plot_history(
+    forecaster: BaseForecaster, *, ax: canvas.Given = None
+) -> canvas.AxesArray:
     """Plot a training epoch by epoch: losses, parts of the bound, gradient norms.
 
     Parameters
@@ -42,36 +47,48 @@ def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
     TypeError, NotFittedError, ValueError
         If ``forecaster`` is none, not fitted, or trained for no epoch.
     """
-    check_fitted(forecaster, "plot_history", "clip_norm", "that trains a network")
+    check_fitted(
+        forecaster,
+        asked="plot_history",
+        has="clip_norm",
+        kind="that trains a network",
+    )
     history, threshold = forecaster.history_, forecaster.clip_norm
     if not len(history):
         raise ValueError(
             "plot_history needs the history of a training; got one without an epoch "
             "(finetune_epochs=0 trains for none). Pass a forecaster that was trained."
         )
-    sheet = canvas.axes_of(ax, (3,), (3.8, 3.6), n_columns=3)
+    sheet = canvas.axes_of(ax, shape=(3,), size=(3.8, 3.6), n_columns=3)
     norms = sheet[2]
     epochs = history.index.to_numpy()
     styles = canvas.styles_of(_HISTORY)
     for (column, (place, label)), style in zip(_HISTORY.items(), styles, strict=True):
         values = history[column].to_numpy(dtype=float)
         if np.isfinite(values).any():
-            canvas.line(sheet.flat[place], epochs, values, style, label)
+            canvas.line(sheet.ravel()[place], epochs, values, style, label)
     restored = epochs[history["restored_epoch"].to_numpy() > 0]
     names = "loss per observed value", "nats per observed value", "norm before clipping"
-    for axes, name in zip(sheet.flat, names, strict=True):
+    for axes, name in zip(sheet, names, strict=True):
         axes.set(xlabel="epoch", ylabel=name)
         axes.xaxis.get_major_locator().set_params(integer=True)
         best = forecaster.best_epoch_
         label = f"best epoch, {best}"
         axes.axvline(best, label=label, color=canvas.GUIDE, lw=1.2, ls=":")
         if len(restored):
-            label, low = "diverged, restored", axes.get_xaxis_transform()
-            axes.plot(restored, 0 * restored + 0.03, "kx", transform=low, label=label)
+            # heights in shares of the axes: just above its lower edge
+            axes.plot(
+                restored,
+                np.full(len(restored), 0.03),
+                "kx",
+                transform=axes.get_xaxis_transform(),
+                label="diverged, restored",
+            )
     norms.margins(y=0.15)
     if (history["grad_norm"] > 0).any():
         norms.set_yscale("log")
     if threshold is not None:
         label = f"clip_norm = {threshold:g}"
         norms.axhline(threshold, label=label, color=canvas.INK, lw=1, ls="--")
-    return canvas.explained(sheet, ax is None)
+    canvas.add_legend(sheet, is_new=ax is None)
+    return sheet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,15 +17,25 @@ from sklode.data.links import IDENTITY, Link, margins, steps_of
 from sklode.data.observations import Observations
 from sklode.data.ticks import day_and_week, length_of_time
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.channel_rows import ChannelRows, Rows
 from sklode.structural.effects import Effect, places
-from sklode.structural.filtering import N_PATHS, FilteredModel
+from sklode.structural.filtered_model import N_PATHS, FilteredModel
+from sklode.structural.filtering import GroupedChannel
 from sklode.structural.limits import BOUNDS, Limits
-from sklode.structural.mixture import Adjustment, Between, Floored
+from sklode.structural.mixture import (
+    Adjustment,
+    Between,
+    Distribution,
+    Floored,
+    Mixture,
+)
+from sklode.structural.model import StructuralModel
+from sklode.structural.state_space import MEMORIES_OF_SEASONS, PLACE
 
-_DESCRIBED = 2000  # last rows, of which a description tells the shares
+_DESCRIBED = 2000  # last observations, of which a description tells the shares
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
 _PLACES = 200  # of a drawn curve
+# quantiles 0.05, 0.5 and 0.95 of a standard normal distribution
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
 
@@ -42,6 +52,27 @@ class Curve(NamedTuple):
     delay: str = ""  # after which a column of y acts
 
 
+class Ahead(Protocol):
+    """What moves a structural model's answers: a network that looks ahead."""
+
+    def adjustments(
+        self, history: History, queries: ChannelRows, known: Observations
+    ) -> list[Adjustment | None]:
+        """Return where queries move to, a move each channel."""
+
+
+class UnknownX(Protocol):
+    """What says what X may be where it is not known."""
+
+    def filled(self, known: Observations) -> Observations:
+        """Return rows with the mean of what X may be."""
+
+    def changes(
+        self, model: StructuralModel, asked: Asked, n: int | None
+    ) -> Array | None:
+        """Return how paths of X change inputs, (path, row, column); None: not."""
+
+
 class StructuralAnswers:
     """A structural model with its history: rows in, tables out; ``ahead`` moves them.
 
@@ -53,8 +84,8 @@ class StructuralAnswers:
         states: FilteredModel,
         history: History,
         seed: int,
-        ahead: Any = None,
-        unknown: Any = None,
+        ahead: Ahead | None = None,
+        unknown: UnknownX | None = None,
     ) -> None:
         self.states, self.model = states, states.model
         self._history = history
@@ -66,7 +97,7 @@ class StructuralAnswers:
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
 
-        def within(mixture: Any, limits: Limits) -> Array:
+        def within(mixture: Distribution, limits: Limits) -> Array:
             return limits.points(mixture.points())
 
         return self._each(asked, within, is_widened=False)
@@ -74,7 +105,7 @@ class StructuralAnswers:
     def variances(self, asked: Asked, n: int) -> Array:
         """Return exact variances of observations, (row, channel)."""
 
-        def within(mixture: Any, limits: Limits) -> Array:
+        def within(mixture: Distribution, limits: Limits) -> Array:
             with np.errstate(over="ignore"):
                 return np.minimum(mixture.variance(), (BOUNDS * limits.reach) ** 2)
 
@@ -84,7 +115,7 @@ class StructuralAnswers:
         """Return exact quantiles of observations, (row, channel, alpha)."""
         levels = np.array(alpha)
 
-        def within(mixture: Any, limits: Limits) -> Array:
+        def within(mixture: Distribution, limits: Limits) -> Array:
             return limits.within(mixture.quantiles(levels).T).T
 
         return self._each(asked, within, len(levels))
@@ -98,7 +129,8 @@ class StructuralAnswers:
             limits = self.states.limits(k, own, adjustment)
             if not np.isnan(self._steps[k]):
                 one = self._answered(k, own, adjustment, limits, is_widened=True)
-                drawn = one.put(drawn) if noise else one.inside(drawn)
+                if not isinstance(one, Mixture):
+                    drawn = one.put(drawn) if noise else one.inside(drawn)
             paths[:, order[place], k] = limits.within(drawn)
         return finite(paths)
 
@@ -109,8 +141,9 @@ class StructuralAnswers:
         for channel, name in self._named():
             for group, place in channel.split(rows):
                 candidate, parts = group.parts(rows.where(place))
-                parts = parts * np.reshape(candidate.scale, (-1, 1))
-                parts[:, [0, -1]] += np.reshape(candidate.location, (-1, 1))
+                parts = parts * candidate.units.scale[:, None]
+                # the location is the trend's, and so the sum's
+                parts[:, [0, -1]] += candidate.units.location[:, None]
                 names = self._part_names(candidate)
                 for part, values in zip(names, parts.T, strict=True):
                     # what other groups have not is nothing there
@@ -128,10 +161,14 @@ class StructuralAnswers:
             candidate, parts = group.described(_DESCRIBED)
             likely = [c.weight for c in group.candidates if c.form == candidate.form]
             sizes = np.append(parts[:, :-1].var(0), candidate.noise)
-            logs = np.exp(candidate.logs)
             effects = self._effects(candidate)
-            late = [effect.memory or effect.delay for effect in effects]
-            memories = [*logs[[3, 5, *range(9, len(logs), 2)]], *late, 0.0]
+            logs = candidate.logs
+            memories = [
+                *np.exp(logs[[PLACE["velocity memory"], PLACE["OU memory"]]]),
+                *np.exp(logs[MEMORIES_OF_SEASONS]),
+                *(effect.memory or effect.delay for effect in effects),
+                0.0,  # of the noise
+            ]
             names = [*self._part_names(candidate)[:-1], "noise"]
             kind = _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
             if np.isfinite(self.model.bounds[place]).any():
@@ -139,19 +176,22 @@ class StructuralAnswers:
                 kind = f"from {low:g} to {high:g}"
             for part, size, memory in zip(names, sizes, memories, strict=True):
                 row = {"channel": name, "part": part, "share": size / sizes.sum()}
-                row["size"] = float(np.median(candidate.scale)) * size**0.5
+                row["size"] = float(np.median(candidate.units.scale)) * size**0.5
                 row["memory"] = self._length(memory)
                 link = candidate.link if candidate.form.linked else IDENTITY
                 row["logarithm"], row["link"] = link.is_logarithm, link.name
                 row["probability"] = sum(likely)
                 row["values"] = kind
-                told = self.model.cross.weights, self.model.concurrent.weights
-                row["cross"] = any(bool(each[:, :, place].any()) for each in told)
-                row["cross"] |= any(effect.delay > 0 for effect in effects)
+                row["cross"] = bool(
+                    self.model.cross.weights[:, :, place].any()
+                    or self.model.concurrent.weights[:, :, place].any()
+                    or any(effect.delay > 0 for effect in effects)
+                )
                 rows.append(row)
         return pd.DataFrame(rows).set_index(["channel", "part"])
 
-    def _named(self) -> Any:
+    def _named(self) -> Iterator[tuple[GroupedChannel, Hashable]]:
+        """Yield channels with their names."""
         return zip(self.states.channels, self._history.channels, strict=True)
 
     def _effects(self, candidate: Candidate) -> list[Effect]:
@@ -170,7 +210,7 @@ class StructuralAnswers:
         ]
 
     @property
-    def _names(self) -> list[Any]:
+    def _names(self) -> list[Hashable]:
         """Names of the columns that effects may read, see `StructuralModel.read`."""
         return [*self._history.columns.numbers, *self._history.channels]
 
@@ -198,8 +238,8 @@ class StructuralAnswers:
         """Return the effect of each column in the most probable form."""
         one, names = self.states.channels[channel], self._names
         candidate, states = one.groups[one.place[series]].heaviest
-        mean, covariance, _ = (each[series] for each in states)
-        rows, scale = self._history.rows, candidate.at(series).scale
+        mean, covariance = states.means[series], states.covariances[series]
+        rows, scale = self._history.rows, candidate.alone(series).scale
         seen = np.hstack([rows.controls, rows.values])
         found, effects = [], self._effects(candidate)
         end = len(mean) - sum(effect.n_columns for effect in effects)
@@ -208,8 +248,7 @@ class StructuralAnswers:
             if effect.waves or effect.column < 0:
                 continue  # no one curve
             k, n = effect.column, effect.levels
-            ends = np.nanmin(seen[:, k]), np.nanmax(seen[:, k])
-            values = np.linspace(*ends, _PLACES)
+            values = np.linspace(np.nanmin(seen[:, k]), np.nanmax(seen[:, k]), _PLACES)
             columns = effect.at(self.model.standard(values, k))
             if n:  # between levels is nothing
                 values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
@@ -219,17 +258,25 @@ class StructuralAnswers:
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
             is_factor = candidate.form.linked and candidate.link.is_logarithm
             drawn = np.exp(scale * drawn) if is_factor else scale * drawn
-            shape = values, drawn[:, 1], drawn[:, [0, 2]]
-            name = effect.name(names, self._cycle)
-            memory = self._length(effect.memory) if effect.memory else ""
+            # columns of a category are named "category = level"
             told = [str(one).partition(" = ") for one in names[k : k + n]]
-            column = told[0][0] if n else names[k]
-            levels = tuple(level for _, _, level in told)
-            delay = self._length(effect.delay) if effect.delay else ""
-            found.append(Curve(name, column, *shape, memory, levels, delay))
+            category = told[0][0] if n else None
+            curve = Curve(
+                part=effect.name(names, self._cycle),
+                column=category if n else names[k],
+                values=values,
+                effect=drawn[:, 1],
+                bounds=drawn[:, [0, 2]],
+                memory=self._length(effect.memory) if effect.memory else "",
+                levels=tuple(level for _, _, level in told),
+                delay=self._length(effect.delay) if effect.delay else "",
+            )
+            found.append(curve)
         return found
 
-    def _asked(self, asked: Asked, n: int | None) -> tuple[ChannelRows, Numbers, Any]:
+    def _asked(
+        self, asked: Asked, n: int | None
+    ) -> tuple[ChannelRows, Numbers, list[Adjustment | None]]:
         """Return rows, sorted, their places, and where a network moves each channel's.
 
         Of columns that are not known the table has ``n`` paths; None: enough to tell a
@@ -251,11 +298,16 @@ class StructuralAnswers:
             changes = late if changes is None else changes + late
         times = self.model.times(self._history.rows, series, ticks)
         order = np.lexsort((times, series))
-        rows = series[order], times[order], np.nan, inputs[order]
-        table = ChannelRows.of(*rows, len(known.keys))
+        table = ChannelRows.of(
+            series=series[order],
+            times=times[order],
+            values=np.nan,
+            inputs=inputs[order],
+            n_series=len(known.keys),
+        )
         if changes is not None:
             table = table._replace(changes=changes[:, order])
-        adjustments = [None] * len(self.states.channels)
+        adjustments: list[Adjustment | None] = [None] * len(self.states.channels)
         if self._ahead is not None:
             adjustments = self._ahead.adjustments(self._history, table, known)
         return table, order, adjustments
@@ -263,7 +315,7 @@ class StructuralAnswers:
     def _each(
         self,
         asked: Asked,
-        of: Callable[[Any, Limits], Array],
+        of: Callable[[Distribution, Limits], Array],
         n_levels: int = 0,
         is_widened: bool = True,
     ) -> Array:
@@ -282,7 +334,7 @@ class StructuralAnswers:
 
     def _parts(
         self, rows: ChannelRows, adjustments: list[Adjustment | None]
-    ) -> Iterator[tuple[int, ChannelRows, Any, Adjustment | None]]:
+    ) -> Iterator[tuple[int, ChannelRows, Rows, Adjustment | None]]:
         """Yield channels with the rows of like series, their place, and its move."""
         for k, adjustment in enumerate(adjustments) if len(rows.times) else ():
             for _, place in self.states.channels[k].split(rows):
@@ -296,7 +348,7 @@ class StructuralAnswers:
         adjustment: Adjustment | None,
         limits: Limits,
         is_widened: bool,
-    ) -> Any:
+    ) -> Mixture | Floored | Between:
         """Return a channel's distribution: within bounds, told or zero."""
         mixture = self.states.answered(channel, asked, adjustment, limits, is_widened)
         step, bounds = self._steps[channel], self.model.bounds[channel]
@@ -310,7 +362,7 @@ class StructuralAnswers:
         if self.model.effects:
             self._warn_of_far_controls(known)
 
-    def _warn_of_new_controls(self, known: Any) -> None:
+    def _warn_of_new_controls(self, known: Observations) -> None:
         """Warn of the first column that takes another value than its only one."""
         seen, effects = self._history.observations.controls, self.model.effects
         names = self._history.columns.numbers
@@ -328,7 +380,8 @@ class StructuralAnswers:
                 stacklevel=2,
             )
 
-    def _warn_of_far_controls(self, known: Any) -> None:
+    def _warn_of_far_controls(self, known: Observations) -> None:
+        """Warn of columns that act and are far from all that was seen."""
         seen, names = self._history.rows.controls, self._history.columns.numbers
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
@@ -27,6 +28,16 @@ _BURNT, _FEWEST = 5, 10  # first rows, whose states are vague; rows that tell a 
 _FADED = 10.0  # times that deviations have faded in a series, of those that pass
 _MOST_SKEW = 2.0  # of errors, over that of normal ones: few rows decide beyond
 _LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
+
+
+class System(NamedTuple):
+    """What `kalman` has T, Q and Z of each row from: most of its functions begin so."""
+
+    times: Array  # (row,), in usual gaps
+    design: Array  # (row, state), see `kalman.design_rows`
+    bounds: Numbers  # (series + 1,)
+    rates: Array  # see `kalman.RATES`
+    waves: Array  # (harmonic, 3), see `StateSpace`
 
 
 class States(NamedTuple):
@@ -62,24 +73,43 @@ class FilterPass(NamedTuple):
         return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
 
 
+class Units(NamedTuple):
+    """Location and scale of y, or of what it is linked to: units of the states."""
+
+    location: Array  # (1,) of all series, or (series,), or (row,)
+    scale: Array
+
+    def at(self, series: Numbers) -> Units:
+        """Return those of rows of some series, (row,)."""
+        return Units(self.location[series], self.scale[series])
+
+
 class Candidate(NamedTuple):
     """One of the models that a forecast averages over."""
 
     form: Form
-    logs: Array  # (hyperparameter,), see `forms.BASE`
+    logs: Array  # (hyperparameter,), see `state_space.BASE`
     weight: float
-    location: Any  # a number, or each series' own, see `own`
-    scale: Any
+    location: float  # of a usual series; see `units`
+    scale: float
     harmonics: int = FEWEST_HARMONICS
     threshold: float = THRESHOLD  # infinite where large innovations are true
     steps: bool = True  # the trend has some, see `kalman`
-    apart: float = 0.0  # spread of the logarithms of series' own scales
+    scale_spread: float = 0.0  # of logarithms of series' own scales; 0: all share one
     centred: bool = False  # each series has a location of its own
     link: Link = IDENTITY  # what a form that is linked is modelled on
     in_proportion: bool = False  # locations of series are, to their scales
     rise: float = 1.0  # from medians to what can be summed, see `skew`
     error: float = 0.0  # the usual one of measurement, in units of the states
     group: int = 0  # of the series that it is for, see `groups`
+    units_of_series: Units | None = None  # their own, see `own`; None: all share one
+
+    @property
+    def units(self) -> Units:
+        """Location and scale of each series, or of all."""
+        if self.units_of_series is not None:
+            return self.units_of_series
+        return Units(np.array([self.location]), np.array([self.scale]))
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of rows so long before the first ones."""
@@ -97,17 +127,18 @@ class Candidate(NamedTuple):
 
     def own(self, table: ChannelRows, span: float) -> Candidate:
         """Return it with each series' location and scale, (series,)."""
-        if not self.apart:
+        if not self.scale_spread:
             return self
         location, scale, blur = self.measured(table, span)
         # constants stay as narrow as they are
         blur = np.where(np.isinf(blur), 0.0, blur)
-        # the less is told of it, the nearer to the usual one
-        weight = self.apart**2 / (self.apart**2 + blur)
+        # the less is told of it, the nearer to the usual one: the mean of a normal
+        # logarithm of variance ``scale_spread`` squared, seen with variance ``blur``
+        weight = self.scale_spread**2 / (self.scale_spread**2 + blur)
         scale = self.scale * (scale / self.scale) ** weight
         if self.in_proportion:
             location = self.location * scale / self.scale
-        return self._replace(location=location, scale=scale)
+        return self._replace(units_of_series=Units(location, scale))
 
     def measured(self, table: ChannelRows, span: float) -> tuple[Array, Array, Array]:
         """Return each series' location, scale, and variance of its logarithm.
@@ -125,15 +156,13 @@ class Candidate(NamedTuple):
         location = self.location + self.scale * np.where(own, middle, 0.0)
         space = self.space(span)
         for _ in range(_PASSES):
-            one = self._replace(location=location, scale=scale)
+            one = self._replace(units_of_series=Units(location, scale))
             found = one.filtered(space, one.in_units(table))
             squares = found.v_F**2 / np.where(found.inverse_F > 0, found.inverse_F, 1)
             sums = np.bincount(series, squares, len(counts))
             scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
-        fourth, n = (
-            np.bincount(series, squares**2, len(counts)),
-            np.maximum(counts, 0.1),
-        )
+        fourth = np.bincount(series, squares**2, len(counts))
+        n = np.maximum(counts, 0.1)
         blur = np.maximum(0.5, (n * fourth / np.maximum(sums, 1e-9) ** 2 - 1) / 4) / n
         return location, scale, np.where(varies, blur, np.inf)
 
@@ -151,21 +180,24 @@ class Candidate(NamedTuple):
             return 1.0
         own, space = self.own(table, span), self.space(span)
         rows = own.in_units(table)
-        found = own.filtered(space, rows, space.parts[[1, -1]])
-        scale = np.broadcast_to(own.at(table.series).scale, table.values.shape)
+        found = own.filtered(space, rows, space.deviation_and_all)
+        units = own.at(table.series).units
+        scale = np.broadcast_to(units.scale, table.values.shape)
         told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
         told &= found.inverse_F > 0
         if told.sum() < _FEWEST:
             return 1.0
         scale = scale[told]
-        fading = found.signal[told, 0] * self.fades(span)
-        middle = scale * (found.signal[told, 1] - fading)
-        middle += np.broadcast_to(own.at(table.series).location, told.shape)[told]
+        deviation, signal = found.signal[told].T
+        fading = deviation * self.fades(span)
+        middle = scale * (signal - fading)
+        middle += np.broadcast_to(units.location, told.shape)[told]
         errors = scale * (found.v_F[told] / found.inverse_F[told] + fading)
         # what fades varies as it does in the long run
         more = self.fades(span) * (space.start[3, 3] - found.variance[told, 0])
         noise = self.noise + rows.errors[told] ** 2
         usual = scale**2 * (found.variance[told, 1] + more + noise) / 2
+        # errors are centred, and the largest exponent is taken out, for a float's sake
         errors -= np.average(errors, weights=np.exp(middle - middle.max()))
         logs = middle + np.stack([errors, usual])
         sums = logsumexp(logs, axis=1) - logsumexp(middle)
@@ -175,27 +207,40 @@ class Candidate(NamedTuple):
         """Return whether deviations fade so often that they pass: no trend does."""
         return bool(np.exp(self.logs[PLACE["OU memory"]]) <= span / _FADED)
 
-    def at(self, series: Any) -> Candidate:
-        """Return it with the location and scale that some series have."""
-        if not self.apart:
+    def at(self, series: Numbers) -> Candidate:
+        """Return it with the location and scale of each row, of some series."""
+        if self.units_of_series is None:
             return self
-        return self._replace(location=self.location[series], scale=self.scale[series])
+        return self._replace(units_of_series=self.units_of_series.at(series))
+
+    def alone(self, series: int) -> Candidate:
+        """Return it with the location and scale of one series."""
+        one = self._replace(scale_spread=0.0)
+        if self.units_of_series is None:
+            return one
+        location, scale = self.units_of_series
+        return one._replace(
+            location=float(location[series]),
+            scale=float(scale[series]),
+            units_of_series=None,
+        )
 
     def scaled(self, values: Array) -> Array:
         """Return values in the units of the states."""
         if self.form.linked:
             values = self.link.of(values, self.least)
-        return (values - self.location) / self.scale
+        return (values - self.units.location) / self.units.scale
 
     @property
-    def least(self) -> Any:
-        """Distance from a logarithm's end that counts at least."""
-        is_log = self.link.is_logarithm
-        return np.exp(self.location) * _LOWEST if is_log else LEAST
+    def least(self) -> Array:
+        """Distance from a logarithm's end that counts at least, as `units` are."""
+        if not self.link.is_logarithm:
+            return np.array([LEAST])
+        return np.exp(self.units.location) * _LOWEST
 
     def original(self, values: Array) -> Array:
         """Return the inverse of `scaled`."""
-        values = self.location + self.scale * values
+        values = self.units.location + self.units.scale * values
         return self.link.inverse(values) if self.form.linked else values
 
     def in_units(self, table: ChannelRows) -> ChannelRows:
@@ -204,13 +249,13 @@ class Candidate(NamedTuple):
         if errors.any():
             if one.form.linked:  # as far as u moves with y
                 errors = errors * np.exp(one.link.log_slope(table.values))
-            errors = errors / one.scale
+            errors = errors / one.units.scale
         return table._replace(values=one.scaled(table.values), errors=errors)
 
     def log_units(self, table: ChannelRows) -> float:
         """Return what a loss in the units of the states lacks of one in y's."""
         known = ~np.isnan(table.values)
-        scale = np.broadcast_to(self.at(table.series).scale, known.shape)
+        scale = np.broadcast_to(self.at(table.series).units.scale, known.shape)
         lacks = float(np.log(scale[known]).sum())
         if self.form.linked:
             lacks -= float(self.link.log_slope(table.values[known]).sum())
@@ -221,12 +266,21 @@ class Candidate(NamedTuple):
         """How far innovations add up to a step of the trend."""
         return float(kalman().STEP) if self.steps else math.inf
 
-    def given(self, space: StateSpace, table: ChannelRows) -> tuple[Any, ...]:
-        """Return what most functions of `kalman` begin with."""
+    def system(self, space: StateSpace, table: ChannelRows) -> System:
+        """Return what says how the states go from row to row, and are observed."""
         columns = [1 + column for effect in self.form.effects for column in effect]
-        clock, own = table.times + table.inputs[:, 0], table.inputs[:, columns]
-        design = kalman().design_rows(clock, own, space.waves[:, 0])
-        return table.times, design, table.bounds, space.rates, space.waves
+        design = kalman().design_rows(
+            clock=table.times + table.inputs[:, 0],
+            columns=table.inputs[:, columns],
+            frequencies=space.waves[:, 0],
+        )
+        return System(
+            times=table.times,
+            design=design,
+            bounds=table.bounds,
+            rates=space.rates,
+            waves=space.waves,
+        )
 
     def filtered(
         self,
@@ -247,13 +301,28 @@ class Candidate(NamedTuple):
         states = States(*(array.copy() for array in states))
         since = np.zeros(n) if since is None else since
         d = len(space.start)
-        parts, after = (np.zeros((0, d)) if x is None else x for x in (parts, after))
-        predicted = np.zeros((0, d, d)) if predicted is None else predicted
-        rows = table.values, table.errors**2
-        given = *self.given(space, table), *rows, tuple(states), since
-        rules = self.threshold, self.step
-        found = kalman().filter_rows(*given, *rules, parts, after, predicted)
-        return FilterPass._make((*found, states))
+        loss, v_F, inverse_F, jumps, signal, variance, gains = kalman().filter_rows(
+            *self.system(space, table),
+            values=table.values,
+            errors=table.errors**2,
+            states=tuple(states),
+            since=since,
+            threshold=self.threshold,
+            step=self.step,
+            parts=np.zeros((0, d)) if parts is None else parts,
+            after=np.zeros((0, d)) if after is None else after,
+            predicted=np.zeros((0, d, d)) if predicted is None else predicted,
+        )
+        return FilterPass(
+            loss=loss,
+            v_F=v_F,
+            inverse_F=inverse_F,
+            jumps=jumps,
+            signal=signal,
+            variance=variance,
+            gains=gains,
+            states=states,
+        )
 
 
 def _middles(values: Array, table: ChannelRows) -> tuple[Array, Flags]:
@@ -288,14 +357,14 @@ def links_of(channels: Sequence[Sequence[Candidate]]) -> tuple[Link, ...]:
     """
     best = [heaviest_of_each(candidates)[0] for candidates in channels]
     return tuple(
-        c.link._replace(least=c.least)
+        c.link._replace(least=float(c.least[0]))
         if c.form.linked and not c.link.past
         else IDENTITY
         for c in best
     )
 
 
-def kalman() -> Any:
+def kalman() -> ModuleType:
     """Return what runs the filter; imports need not wait for numba."""
     from sklode.structural import kalman as compiled
 

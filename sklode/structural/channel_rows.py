@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
+
+Rows: TypeAlias = Numbers | Flags | slice
+"""Which rows of a table are meant."""
 
 
 class ChannelRows(NamedTuple):
@@ -18,24 +21,28 @@ class ChannelRows(NamedTuple):
     inputs: Array  # (row, 1 + column), see `kalman`
     errors: Array  # (row,), standard deviations of measurement, in units of values
     bounds: Numbers  # (series + 1,)
-    changes: Any = None  # (path, row, column), of inputs, by X that is not known
+    changes: Array | None = None
+    """(path, row, column), of inputs, by X that is not known."""
 
     @classmethod
     def of(
         cls,
         series: Numbers,
         times: Array,
-        values: Any,
+        values: Array | float,
         inputs: Array,
         n_series: int,
-        errors: Any = 0.0,
+        errors: Array | float = 0.0,
     ) -> ChannelRows:
         """Return a table of rows that are sorted by series and time."""
         bounds = np.searchsorted(series, np.arange(n_series + 1))
-        values, errors = (
-            np.broadcast_to(x, times.shape).copy() for x in (values, errors)
+        return cls(
+            times=times,
+            values=np.broadcast_to(values, times.shape).copy(),
+            inputs=inputs,
+            errors=np.broadcast_to(errors, times.shape).copy(),
+            bounds=bounds,
         )
-        return cls(times, values, inputs, errors, bounds)
 
     @property
     def lengths(self) -> Numbers:
@@ -64,11 +71,16 @@ class ChannelRows(NamedTuple):
         """Time from first to last row of each series, or zero."""
         return np.maximum(self.ends - self.starts, 0.0)
 
-    def where(self, rows: Any) -> ChannelRows:
+    def where(self, rows: Rows) -> ChannelRows:
         """Return some rows; all series stay."""
-        series, n_series = self.series[rows], len(self.bounds) - 1
-        times, values, inputs, errors = (column[rows] for column in self[:4])
-        found = ChannelRows.of(series, times, values, inputs, n_series, errors)
+        found = ChannelRows.of(
+            series=self.series[rows],
+            times=self.times[rows],
+            values=self.values[rows],
+            inputs=self.inputs[rows],
+            n_series=len(self.bounds) - 1,
+            errors=self.errors[rows],
+        )
         if self.changes is None:
             return found
         return found._replace(changes=self.changes[:, rows])
@@ -79,25 +91,38 @@ class ChannelRows(NamedTuple):
 
     def alone(self, series: int) -> ChannelRows:
         """Return one series."""
-        own = slice(*self.bounds[series : series + 2])
-        bounds = np.array([0, own.stop - own.start])
-        times, values, inputs, errors = (column[own] for column in self[:4])
-        changes = None if self.changes is None else self.changes[:, own]
-        return ChannelRows(times, values, inputs, errors, bounds, changes)
+        first, end = self.bounds[series], self.bounds[series + 1]
+        own = slice(first, end)
+        return ChannelRows(
+            times=self.times[own],
+            values=self.values[own],
+            inputs=self.inputs[own],
+            errors=self.errors[own],
+            bounds=np.array([0, end - first]),
+            changes=None if self.changes is None else self.changes[:, own],
+        )
 
     def merged(self, other: ChannelRows) -> tuple[ChannelRows, Flags]:
         """Return the rows of both, own ones first, and which are the other's."""
         is_other = np.repeat([False, True], [len(self.times), len(other.times)])
-        pairs = zip(self[:4], other[:4], strict=True)
-        times, values, inputs, errors = (np.concatenate(pair) for pair in pairs)
+        times = np.append(self.times, other.times)
+        values = np.append(self.values, other.values)
+        inputs = np.concatenate([self.inputs, other.inputs])
+        errors = np.append(self.errors, other.errors)
         if len(self.bounds) == 2 and self.ends[0] <= other.starts[0]:
-            bounds = self.bounds + other.bounds
+            bounds = self.bounds + other.bounds  # they need no sorting
             return ChannelRows(times, values, inputs, errors, bounds), is_other
         series = np.append(self.series, other.series)
         order = np.lexsort((is_other, times, series))
-        n = len(self.bounds) - 1
-        rows = series[order], times[order], values[order], inputs[order]
-        return ChannelRows.of(*rows, n, errors[order]), is_other[order]
+        found = ChannelRows.of(
+            series=series[order],
+            times=times[order],
+            values=values[order],
+            inputs=inputs[order],
+            n_series=len(self.bounds) - 1,
+            errors=errors[order],
+        )
+        return found, is_other[order]
 
 
 def power_of_two(values: Array) -> float:

@@ -1,213 +1,28 @@
-"""A structural model with the states of series after their rows."""
+"""A channel with the states of series after their rows: what these answer.
+
+Durbin and Koopman (2012): filtering and smoothing, chapter 4; draws of the signal given
+all rows by the simulation smoother, section 4.9.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.observations import Observations
+from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate, States, kalman
-from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.channel_rows import ChannelRows, Rows
 from sklode.structural.concurrent import Told
 from sklode.structural.cross_channel import MEMORIES
-from sklode.structural.effects import places
 from sklode.structural.groups import groups_of
-from sklode.structural.limits import BOUNDS, Limits
-from sklode.structural.mixture import Adjustment, Mixture
+from sklode.structural.mixture import Mixture
 from sklode.structural.state_space import StateSpace
 from sklode.structural.widening import Widening
 
-if TYPE_CHECKING:
-    from sklode.structural.model import StructuralModel
-
-
-N_PATHS = 40
-"""Of columns that are not known yet, which tell how wide answers are."""
-
 NO_SHOCKS = np.zeros((0, 3, 2))  # none are asked for, see `kalman.smooth_rows`
-
-
-@dataclass(frozen=True)
-class FilteredModel:
-    """A structural model with the states of series after their rows."""
-
-    model: StructuralModel
-    observations: Observations
-    channels: list[GroupedChannel]
-
-    def updated(self, observations: Observations) -> FilteredModel:
-        """Return the same after more rows, filtering only those if it can."""
-        fresh = _rows_after(self.observations, observations)
-        # more rows change what is known of a series' scale, and whom it is like
-        apart = any(
-            one.apart or one.group != each[0].group
-            for each in self.model.channels
-            for one in each
-        )
-        # and where a column acts late, between its rows, what was between old ones
-        if fresh is None or apart or self.model.is_delayed:
-            return self.model.filtered(observations)
-        tables = self.model.tables(observations, fresh)
-        pairs = zip(self.channels, tables, strict=True)
-        channels = [channel.continued(table) for channel, table in pairs]
-        return FilteredModel(self.model, observations, channels)
-
-    def answered(
-        self,
-        channel: int,
-        asked: ChannelRows,
-        adjustment: Adjustment | None = None,
-        limits: Limits | None = None,
-        is_widened: bool = False,
-    ) -> Mixture:
-        """Return the distribution of a channel, as wide as errors were if asked.
-
-        What a move begins at stays within ``limits``, if they are given.
-        Rows are of one group's series here and below, see `GroupedChannel.split`.
-        """
-        own = self.channels[channel].of_rows(asked)
-        mixture = own.answered(asked, self._told(channel, asked))
-        if is_widened:
-            mixture = mixture.widened(self._factor(channel, asked, adjustment))
-        mixture = own.blurred(mixture, asked)
-        if adjustment is None:
-            return mixture
-        if limits is not None:
-            # a logarithm may have run away, to where no move leads back from
-            mixture = mixture.within(*limits.ends(BOUNDS))
-        return mixture.adjusted(adjustment)
-
-    def inputs(
-        self,
-        series: Numbers,
-        ticks: Numbers,
-        known: Observations,
-        place: Numbers,
-        n: int = 0,
-        seed: int | None = None,
-    ) -> tuple[Array, Array | None]:
-        """Return `StructuralModel.inputs` at stamps of series.
-
-        X is that of ``known`` rows at ``place``. Columns of y that act late are those
-        of the rows that were filtered, or where these end earlier, forecasts. How ``n``
-        paths of them change all columns but the first is second, (path, row, column),
-        or None; without a ``seed`` each path is a quantile everywhere.
-        """
-        model, rows, changes = self.model, self.observations, None
-        inputs = model.inputs_of(ticks, known, place, rows, series)
-        for effect, columns in places(model.effects).items():
-            if not effect.delay:
-                continue
-            channel = effect.column - known.controls.shape[1]
-            before = ticks - round(effect.delay * model.unit)
-            times, own = model.times(rows, series, before), np.array(columns)
-            late = times > self.channels[channel].table.ends[series]
-            late = np.flatnonzero(late)[np.lexsort((times[late], series[late]))]
-            if not len(late):
-                continue
-            # what acts late on that column stays as it was
-            held = known.at_or_before(known.series[place[late]], before[late])
-            read = model.inputs_of(before[late], known, held, rows, series[late])
-            given = series[late], times[late], np.nan, read
-            asked = ChannelRows.of(*given, len(rows.keys))
-            values = self._ahead(channel, asked, n, seed)
-            made = effect.at(model.standard(values.ravel(), effect.column))
-            made = made.reshape(*values.shape, -1)
-            inputs[np.ix_(late, 1 + own)] = made[0]
-            if n:
-                if changes is None:
-                    changes = np.zeros((n, len(ticks), inputs.shape[1] - 1))
-                changes[np.ix_(np.arange(n), late, own)] = made[1:] - made[0]
-        return inputs, changes
-
-    def _ahead(
-        self, channel: int, asked: ChannelRows, n: int, seed: int | None
-    ) -> Array:
-        """Return forecasts of a channel, and paths or else quantiles, (1 + n, row)."""
-        values = np.empty((1 + n, len(asked.times)))
-        for _, place in self.channels[channel].split(asked):
-            own = asked.where(place)
-            found = self.answered(channel, own)
-            values[0, place] = found.points()
-            if n and seed is not None:
-                values[1:, place] = self.drawn(
-                    channel, own, n, seed + channel, noise=False, adjustment=None
-                )
-            elif n:
-                values[1:, place] = found.quantiles((np.arange(n) + 0.5) / n).T
-        return values
-
-    def limits(
-        self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
-    ) -> Limits:
-        """Return what a channel's answers stay within.
-
-        A network knows other series: where it moves answers, theirs moves count too.
-        """
-        one, model = self.channels[channel].of_rows(asked), self.model
-        known, step = model.moves[channel], model.steps[channel]
-        shared = None if adjustment is None else adjustment.weight > 0
-        found = Limits.of(one.table, asked, known, one.heaviest, step, shared)
-        if np.isfinite(model.bounds[channel]).all():  # which suffice
-            return found._replace(reach=np.full_like(found.reach, np.inf))
-        return found
-
-    def drawn(
-        self,
-        channel: int,
-        asked: ChannelRows,
-        n: int,
-        seed: int,
-        noise: bool,
-        adjustment: Any,
-    ) -> Array:
-        """Return draws of a channel, see `FilteredChannel.drawn`."""
-        mixture = self.answered(channel, asked)
-        draws = (
-            self.channels[channel]
-            .of_rows(asked)
-            .drawn(
-                asked,
-                n,
-                seed,
-                noise,
-                told=self._told(channel, asked),
-                factor=self._factor(channel, asked, adjustment),
-                centre=mixture.medians(),
-            )
-        )
-        if adjustment is None:
-            return draws
-        adjustment, middle = mixture.limited(adjustment)
-        adjusted: Array = adjustment.of(draws, middle)
-        return adjusted
-
-    def _factor(
-        self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
-    ) -> Array:
-        """Return how many times as wide answers are as a channel expects."""
-        factor = self.channels[channel].of_rows(asked).widened(asked)
-        if adjustment is None:
-            return factor
-        # a network's are as wide as its own errors were
-        return np.where(adjustment.weight > 0, 1.0, factor)
-
-    def _told(self, channel: int, asked: ChannelRows) -> Told | None:
-        """Return what other channels add, in gaps and at ends or else later."""
-        told = self.model.concurrent.told(self.channels, channel, asked)
-        if told is not None or not self.model.cross.weights[:, :, channel].any():
-            return told
-        ends = np.max([one.table.ends for one in self.channels], axis=0)
-        ends = np.maximum(ends, 0.0)
-        sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)
-        ahead = asked.times - ends[asked.series]
-        shift = self.model.cross.shift(channel, sums[asked.series], ahead)
-        return Told(shift, np.zeros_like(shift), np.ones_like(shift))
 
 
 @dataclass(frozen=True)
@@ -234,7 +49,7 @@ class GroupedChannel:
             groups.append(FilteredChannel.of(own, rows, span))
         return cls(table, place, groups)
 
-    def split(self, rows: ChannelRows) -> list[tuple[FilteredChannel, Any]]:
+    def split(self, rows: ChannelRows) -> list[tuple[FilteredChannel, Rows]]:
         """Return groups with those rows, of some, that are of their series."""
         place = self.place[rows.series]
         some = np.unique(place).tolist()
@@ -302,8 +117,15 @@ class FilteredChannel:
         own = [candidate.own(table, span) for candidate in candidates]
         spaces = [candidate.space(span) for candidate in own]
         states = [States.of([space] * n) for space in spaces]
-        empty, sums = table.where(slice(0)), np.zeros((n, len(MEMORIES)))
-        return cls(own, empty, span, spaces, states, sums).continued(table)
+        nothing = cls(
+            candidates=own,
+            table=table.where(slice(0)),
+            span=span,
+            spaces=spaces,
+            states=states,
+            sums=np.zeros((n, len(MEMORIES))),
+        )
+        return nothing.continued(table)
 
     @property
     def heaviest(self) -> tuple[Candidate, States]:
@@ -314,7 +136,9 @@ class FilteredChannel:
     @property
     def drift(self) -> Array:
         """Sum of last innovations, in standard deviations, (series,)."""
-        left = 1 - math.exp(-2 / MEMORIES[-1])  # of squares, by row
+        # rows' innovations of variance one, each of which counts exp(-1 / memory) as
+        # much as the next, have a sum of variance 1 / (1 - exp(-2 / memory))
+        left = 1 - math.exp(-2 / MEMORIES[-1])
         drift: Array = self.sums[:, -1] * math.sqrt(left)
         return drift
 
@@ -326,7 +150,7 @@ class FilteredChannel:
         each = zip(self.candidates, self.spaces, self.states, strict=True)
         for candidate, space, before in each:
             rows = candidate.in_units(new)
-            found = candidate.filtered(space, rows, None, before, since)
+            found = candidate.filtered(space, rows, states=before, since=since)
             states.append(found.states)
             if candidate is heaviest:
                 innovations = found.innovations
@@ -354,9 +178,11 @@ class FilteredChannel:
         """Return its signal and variance, had it these rows, in states' units."""
         candidate, _ = self.heaviest
         form = candidate.form._replace(linked=False)
-        plain = candidate._replace(form=form, location=0.0, scale=1.0, apart=0.0)
-        whole, given = plain.space(self.span).whole, replace(self, table=rows)
-        signal, variance = given._smoothed(plain, asked, whole)
+        plain = candidate._replace(
+            form=form, location=0.0, scale=1.0, units_of_series=None
+        )
+        whole = plain.space(self.span).whole
+        signal, variance = replace(self, table=rows)._smoothed(plain, asked, whole)
         return signal[:, 0], variance[:, 0]
 
     def signals(self, asked: ChannelRows) -> Array:
@@ -370,10 +196,12 @@ class FilteredChannel:
         since = self._since(ahead)
         for k, candidate in enumerate(self.candidates):
             space, states = self.spaces[k], self.states[k]
-            parts = space.parts[[1, -1]]  # the OU process, and all
+            parts = space.deviation_and_all
             parts[0] *= candidate.fades(self.span)
             if len(ahead.times):
-                run = candidate.filtered(space, ahead, parts, states, since)
+                run = candidate.filtered(
+                    space, ahead, parts=parts, states=states, since=since
+                )
                 found[:, k, ~inside] = _stacked(run.signal, run.variance)
             if len(past.times):
                 found[:, k, inside] = _stacked(*self._smoothed(candidate, past, parts))
@@ -394,7 +222,7 @@ class FilteredChannel:
             return mixture
         added = np.stack(
             [
-                one.at(asked.series).scale * self._added(k, asked, asked.changes)
+                one.at(asked.series).units.scale * self._added(k, asked, asked.changes)
                 for k, one in enumerate(self.candidates)
             ]
         )
@@ -439,33 +267,37 @@ class FilteredChannel:
         They lie ``factor`` times as far from a ``centre`` (row,), in units of y, but
         for what paths of unknown X add.
         """
-        factor, centre = (
-            np.broadcast_to(x, len(asked.times)) for x in (factor, centre)
-        )
+        factor = np.broadcast_to(factor, len(asked.times))
+        centre = np.broadcast_to(centre, len(asked.times))
         rng = np.random.default_rng(seed)
         weights = np.cumsum([candidate.weight for candidate in self.candidates])
+        # stratified: components are drawn as often as they weigh, in random order
         places = (rng.permutation(n) + 0.5) / n
         chosen = np.minimum(np.searchsorted(weights, places), len(weights) - 1)
         since = self._since(asked)
         draws = np.empty((n, len(asked.times)))
         for k in np.unique(chosen):
             mine = np.flatnonzero(chosen == k)
-            space = self.spaces[k]
+            space, states_of = self.spaces[k], self.states[k]
             for series in np.flatnonzero(asked.lengths).tolist():
-                candidate = self.candidates[k].at(series)._replace(apart=0.0)
+                candidate = self.candidates[k].alone(series)
                 known, own = self.table.alone(series), asked.alone(series)
                 if since[series] <= 0:
                     alone = replace(self, candidates=[candidate], table=known)
                     paths = alone._paths_inside(own, len(mine), rng)
                 else:
-                    a, P, _ = (each[series] for each in self.states[k])
+                    a, P = states_of.means[series], states_of.covariances[series]
                     white = rng.standard_normal((len(a), len(mine)))
                     states = a[:, None] + _root(P) @ white
                     normals = rng.standard_normal((len(own.times), *states.shape))
-                    given = *candidate.given(space, own), since[series], states
-                    still = np.zeros(len(own.times))
-                    paths = kalman().simulate_rows(*given, still, normals)
-                place = np.arange(*asked.bounds[series : series + 2])
+                    paths = kalman().simulate_rows(
+                        *candidate.system(space, own),
+                        since=since[series],
+                        states=states,
+                        jumps=np.zeros(len(own.times)),
+                        normals=normals,
+                    )
+                place = np.arange(asked.bounds[series], asked.bounds[series + 1])
                 if told is not None:
                     paths = told.at(place).moved(paths.T).T
                 if noise:
@@ -483,16 +315,23 @@ class FilteredChannel:
     def _paths_inside(
         self, asked: ChannelRows, n: int, rng: np.random.Generator
     ) -> Array:
-        """Return draws by simulation smoothing, (row, draw): section 4.9."""
+        """Return draws by simulation smoothing, (row, draw).
+
+        Durbin and Koopman (2012), section 4.9.1: rows y+ and a signal s+ are drawn from
+        the model; s+ + E(s | y - y+) is then a draw of the signal given y.
+        """
         (candidate,) = self.candidates
         rows, is_asked = candidate.in_units(self.table).merged(asked)
         space = candidate.space(self.span, self._leads(rows)[0])
         found = candidate.filtered(space, rows, space.whole)
-        given = candidate.given(space, rows)
+        system = candidate.system(space, rows)
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
         normals = rng.standard_normal((len(rows.times), *states.shape))
-        paths = kalman().simulate_rows(*given, 0.0, states, found.jumps, normals)
+        paths = kalman().simulate_rows(
+            *system, since=0.0, states=states, jumps=found.jumps, normals=normals
+        )
         known = found.inverse_F > 0
+        # F less the signal's variance is that of the noise, of outliers a larger one
         spread = np.zeros(len(known))
         spread[known] = 1 / found.inverse_F[known] - found.variance[known, 0]
         spread = np.sqrt(np.maximum(spread, 0.0))[:, None]
@@ -500,10 +339,15 @@ class FilteredChannel:
         # of what is linear, the difference tells the difference
         gains, left = np.ascontiguousarray(found.gains[:, 0]), rows.values[:, None]
         left = np.where(known[:, None], left - values, 0.0)
-        expected = kalman().filter_columns(*given, found.inverse_F, gains, left)
-        v_F = (left - expected) * found.inverse_F[:, None]
+        expected = kalman().filter_columns(
+            *system, inverse_F=found.inverse_F, gains=gains, values=left
+        )
         more, _ = kalman().smooth_rows(
-            *given, v_F, found.inverse_F, found.gains, NO_SHOCKS
+            *system,
+            v_F=(left - expected) * found.inverse_F[:, None],
+            inverse_F=found.inverse_F,
+            gains=found.gains,
+            shocks=NO_SHOCKS,
         )
         paths += expected + more[:, 0]
         return paths[is_asked]
@@ -518,10 +362,14 @@ class FilteredChannel:
         rows = rows.without_empty()
         spaces = {lead: candidate.space(self.span, lead) for lead in set(leads)}
         space, states = spaces[leads[0]], States.of([spaces[lead] for lead in leads])
-        found = candidate.filtered(space, rows, parts, states)
-        past = found.v_F[:, None], found.inverse_F, found.gains, NO_SHOCKS
-        given = candidate.given(space, rows)
-        more, less = kalman().smooth_rows(*given, *past)
+        found = candidate.filtered(space, rows, parts=parts, states=states)
+        more, less = kalman().smooth_rows(
+            *candidate.system(space, rows),
+            v_F=found.v_F[:, None],
+            inverse_F=found.inverse_F,
+            gains=found.gains,
+            shocks=NO_SHOCKS,
+        )
         signal, variance = found.signal + more[..., 0], found.variance - less
         return signal[is_asked], variance[is_asked]
 
@@ -535,31 +383,19 @@ class FilteredChannel:
         return np.where(new.lengths > 0, new.starts - np.maximum(self.table.ends, 0), 0)
 
 
-def _rows_after(seen: Observations, now: Observations) -> Flags | None:
-    """Return the rows after those seen; None if those have changed."""
-    if seen.keys != now.keys:
-        return None
-    last = seen.ticks[seen.bounds[1:] - 1]
-    fresh = now.ticks > last[now.series]
-    before = now.where(~fresh)
-    same = all(
-        np.array_equal(getattr(before, name), getattr(seen, name), equal_nan=True)
-        for name in ("ticks", "values", "controls")
-    )
-    return fresh if same else None
-
-
 def _stacked(signal: Array, variance: Array) -> Array:
     """Return all's mean and variance, and the variance of the part before."""
     return np.stack([signal[:, 1], variance[:, 1], variance[:, 0]])
 
 
-def _faded(passed: Array) -> Any:
+def _faded(passed: Array) -> Array:
     """Return what is left after some time, (time, memory)."""
-    return np.exp(-passed[:, None] / np.array(MEMORIES))
+    left: Array = np.exp(-passed[:, None] / np.array(MEMORIES))
+    return left
 
 
-def _root(covariance: Array) -> Any:
+def _root(covariance: Array) -> Array:
     """Return a square root of a covariance, which may be singular."""
     values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root

@@ -3,36 +3,57 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from sklode.data.arrays import Array
-from sklode.structural.candidates import Candidate, States, kalman
+from sklode.data.arrays import Array, Numbers
+from sklode.structural.candidates import Candidate, States, System, kalman
 from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.state_space import BASE, PLACE, StateSpace
+from sklode.structural.state_space import (
+    MEMORIES_OF_SEASONS,
+    PLACE,
+    SIZES_OF_SEASONS,
+    StateSpace,
+)
 
 _MOST_NUMBERS = 2**21  # of covariances kept at once, 16 MB: what a cache may hold
+
+
+class _Some(NamedTuple):
+    """Rows of some series, whose covariances are kept at once."""
+
+    times: Array
+    design: Array
+    bounds: Numbers
+    values: Array
+    errors: Array  # variances of measurement
 
 
 class Slopes:
     """The loss of rows, in the units of the states, and its slope in the logs."""
 
-    def __init__(self, given: Any, table: ChannelRows, span: float) -> None:
-        times, design, bounds = given[:3]
+    def __init__(self, system: System, table: ChannelRows, span: float) -> None:
+        times, design, bounds = system.times, system.design, system.bounds
         values, errors = table.values, table.errors**2
         self._span = span
-        self._parts: list[Any] = []
+        self._parts: list[_Some] = []
         # series of so many rows at once, or one
         most = max(_MOST_NUMBERS // design.shape[1] ** 2, int(np.diff(bounds).max()))
         first = 0
         for k in range(1, len(bounds)):
             if k + 1 == len(bounds) or bounds[k + 1] - bounds[first] > most:
                 own = slice(bounds[first], bounds[k])
-                rows = times[own], design[own], bounds[first : k + 1] - own.start
-                self._parts.append((rows, values[own], errors[own]))
+                some = _Some(
+                    times=times[own],
+                    design=design[own],
+                    bounds=bounds[first : k + 1] - own.start,
+                    values=values[own],
+                    errors=errors[own],
+                )
+                self._parts.append(some)
                 first = k
-        n_rows = max(len(own) for _, own, _ in self._parts)
+        n_rows = max(len(some.values) for some in self._parts)
         self._after = np.empty((n_rows, design.shape[1]))
         self._predicted = np.empty((n_rows, design.shape[1], design.shape[1]))
 
@@ -41,24 +62,52 @@ class Slopes:
         # imports need not wait for numba
         from sklode.structural.kalman_back import slope_back
 
-        d, loss, threshold = len(space.start), 0.0, candidate.threshold
-        slopes = (
-            np.zeros(space.rates.shape),
-            np.zeros(space.waves.shape),
-            np.zeros((d, d)),
-        )
-        room = self._after, self._predicted
-        for rows, values, errors in self._parts:
-            n, given = len(rows[2]) - 1, (*rows, space.rates, space.waves)
-            states, none = States.of([space] * n), np.zeros((0, d))
-            before = tuple(states), np.zeros(n), threshold, candidate.step, none
+        d, loss = len(space.start), 0.0
+        of_rates, of_waves = np.zeros_like(space.rates), np.zeros_like(space.waves)
+        of_start = np.zeros((d, d))
+        for some in self._parts:
+            n = len(some.bounds) - 1
+            system = System(
+                times=some.times,
+                design=some.design,
+                bounds=some.bounds,
+                rates=space.rates,
+                waves=space.waves,
+            )
             part, v_F, inverse_F, jumps, *_ = kalman().filter_rows(
-                *given, values, errors, *before, *room
+                *system,
+                values=some.values,
+                errors=some.errors,
+                states=tuple(States.of([space] * n)),
+                since=np.zeros(n),
+                threshold=candidate.threshold,
+                step=candidate.step,
+                parts=np.zeros((0, d)),
+                after=self._after,
+                predicted=self._predicted,
             )
             loss += part
-            passed = v_F, inverse_F, jumps
-            slope_back(*given, errors, threshold, *passed, *room, *slopes)
-        return loss, _in_logs(candidate, space, *slopes, self._span)
+            slope_back(
+                *system,
+                errors=some.errors,
+                threshold=candidate.threshold,
+                v_F=v_F,
+                inverse_F=inverse_F,
+                jumps=jumps,
+                after=self._after,
+                predicted=self._predicted,
+                of_rates=of_rates,
+                of_waves=of_waves,
+                of_start=of_start,
+            )
+        return loss, _in_logs(
+            candidate,
+            space,
+            of_rates=of_rates,
+            of_waves=of_waves,
+            of_start=of_start,
+            span=self._span,
+        )
 
 
 def _in_logs(
@@ -69,10 +118,18 @@ def _in_logs(
     of_start: Array,
     span: float,
 ) -> Array:
-    """Return the slope in `Component.logs`, see `state_space`."""
-    slope, _, _, memory, _, _, noise, constant = np.exp(candidate.logs[: len(BASE)])
+    """Return the slope in `Candidate.logs`: the chain rule through `state_space`.
+
+    As d x / d log x = x, a standard deviation s enters by 2 s^2 times the slope in its
+    variance.
+    """
+    sizes = np.exp(candidate.logs)
+    slope, memory = sizes[PLACE["slope"]], sizes[PLACE["velocity memory"]]
+    noise, constant = sizes[PLACE["noise"]], sizes[PLACE["constant"]]
     rates, waves = space.rates, space.waves
-    walk, velocity = rates[:2]
+    walk, velocity = rates[:2]  # in the order of `kalman.RATES`
+    # of the covariance at the first row, a span after the velocity began; ``risen`` is
+    # the variance of its integral, ``later`` the derivative of that in the memory
     x = span / memory
     left = math.exp(-x)
     risen = velocity * memory**2 * (2 * x + 2 * left - 2)
@@ -96,10 +153,11 @@ def _in_logs(
     found[PLACE["OU memory"]] = rates[4] * of_rates[4] - b * of_b
     found[PLACE["noise"]] = 2 * noise**2 * of_rates[5]
     found[PLACE["constant"]] = 2 * constant**2 * first
+    # two states of each harmonic follow the first four, and start with its variance
     diagonal = np.diag(of_start)[4 : 4 + 2 * len(waves)].reshape(-1, 2).sum(1)
     n_seasons = len(candidate.form.periods)
     sizes = 2 * waves[:, 2] * (of_waves[:, 2] + diagonal)
-    found[len(BASE) :: 2] = np.bincount(space.season, sizes, n_seasons)
+    found[SIZES_OF_SEASONS] = np.bincount(space.season, sizes, n_seasons)
     memories = waves[:, 1] * of_waves[:, 1]
-    found[len(BASE) + 1 :: 2] = np.bincount(space.season, memories, n_seasons)
+    found[MEMORIES_OF_SEASONS] = np.bincount(space.season, memories, n_seasons)
     return found

@@ -14,7 +14,8 @@ from sklode.data.arrays import Numbers
 from sklode.structural.candidates import Candidate
 from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.effects import Effect
-from sklode.structural.search import MOST_ZEROS, SearchResult, SearchRows
+from sklode.structural.search import MOST_ZEROS, SearchResult
+from sklode.structural.search_rows import SearchRows
 
 ABOVE, SOME_ZEROS, ZEROS, BELOW = range(4)
 """Of values: all above zero, a few zeros, many, some below; neighbours are alike."""
@@ -73,6 +74,6 @@ def fit_groups(
         for one, effects in found.candidates:
             candidate = one._replace(group=g)
             if n_series[g] == 1:
-                candidate = candidate._replace(apart=_FOREIGN, centred=True)
+                candidate = candidate._replace(scale_spread=_FOREIGN, centred=True)
             candidates.append((candidate, effects))
     return candidates

@@ -7,14 +7,17 @@ values by `Floored`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from sklode.data.arrays import Array, Flags
 from sklode.data.links import IDENTITY, LEAST, Link
+from sklode.structural.candidates import Candidate
+from sklode.structural.channel_rows import Rows
 
+# of an interval: to the last bit of a float, and to a millionth
 _HALVINGS, _FEW_HALVINGS = 60, 20
 # of mean and standard deviation, of a normal that is cut off at zero
 _RATIOS = np.linspace(-2.5, 3.0, 300)
@@ -39,10 +42,16 @@ class Adjustment(NamedTuple):
     most: Array  # of | f - m |, in deviations, see `Mixture.limited`
     usual: Array  # deviation, of which a whole move makes c; NaN: each one's own
 
-    def at(self, queries: Any) -> Adjustment:
+    def at(self, queries: Rows) -> Adjustment:
         """Return it at some queries."""
-        columns = (column[queries] for column in self[1:])
-        return Adjustment(self.link, *columns)
+        return Adjustment(
+            link=self.link,
+            target=self.target[queries],
+            weight=self.weight[queries],
+            factor=self.factor[queries],
+            most=self.most[queries],
+            usual=self.usual[queries],
+        )
 
     def centre(self, middle: Array) -> Array:
         """Return where medians go, in units of u."""
@@ -68,15 +77,16 @@ class Mixture:
 
     @classmethod
     def of(
-        cls, candidates: list[Any], means: Array, variances: Array, passing: Array
+        cls, candidates: list[Candidate], means: Array, variances: Array, passing: Array
     ) -> Mixture:
         """Return it in y's units, from states' units.
 
         ``passing`` are variances of the part of the signal that fades.
         """
         n = means.shape[1]
-        scale = np.stack([np.broadcast_to(c.scale, n) for c in candidates])
-        location = np.stack([np.broadcast_to(c.location, n) for c in candidates])
+        units = [c.units for c in candidates]
+        scale = np.stack([np.broadcast_to(own.scale, n) for own in units])
+        location = np.stack([np.broadcast_to(own.location, n) for own in units])
         noises = np.array([c.observed_noise for c in candidates])
         # no squares: a float that holds y need not hold them
         with np.errstate(over="ignore"):
@@ -101,8 +111,9 @@ class Mixture:
         chosen = ~self.linked
         weights = self.weights[chosen, None] / self.weights[chosen].sum()
         mean, root = (weights * self.means[chosen]).sum(0), np.sqrt(weights)
-        apart = root * (self.means[chosen] - mean)
-        signal = np.hypot.reduce([*apart, *(root * self.spreads[chosen])])
+        # the variance between components adds to that within them
+        between = root * (self.means[chosen] - mean)
+        signal = np.hypot.reduce([*between, *(root * self.spreads[chosen])])
         return mean, signal, np.hypot.reduce(root * self.noises[chosen])
 
     def middle(self, adjustment: Adjustment) -> Array:
@@ -140,12 +151,14 @@ class Mixture:
         is_linked, values = not adjustment.link.is_identity, self._original(self.means)
         if is_linked:
             means = np.where(linked, self.means, adjustment.link.of(values))
-            # of a normal that reaches the link's end the slope there says nothing
+            # the delta method: to first order u(y) has |du / dy| times the deviation
+            # of y; of a logarithm that is 1 / y. Of a normal that reaches the link's
+            # end the slope there says nothing: the deviation becomes one at most
             widest = 1 / np.maximum(np.hypot(self.spreads, self.noises), LEAST)
             stretch = np.exp(
                 np.minimum(adjustment.link.log_slope(values), np.log(widest))
             )
-        else:
+        else:  # the delta method, the other way round
             means, stretch = values, np.exp(-self.link.log_slope(values))
         factor = adjustment.factor * np.where(linked == is_linked, 1.0, stretch)
         return Mixture(
@@ -218,6 +231,19 @@ class Mixture:
 
     def _linked(self, values: Array) -> Array:
         return np.where(self.linked[:, None], self.link.of(values), values)
+
+
+class Distribution(Protocol):
+    """What is asked of forecasts' distributions, whether within bounds or not."""
+
+    def quantiles(self, levels: Array) -> Array:
+        """Return quantiles of y, (query, level)."""
+
+    def points(self) -> Array:
+        """Return forecasts, (query,)."""
+
+    def variance(self) -> Array:
+        """Return the variance of y, (query,)."""
 
 
 class Floored:
@@ -326,7 +352,12 @@ class Between:
 
 
 def _cut_off(ratio: Array) -> tuple[Array, Array]:
-    """Return mean and deviation of max(0, u), u from N(``ratio``, 1)."""
+    """Return mean and deviation of max(0, u), u from N(``ratio``, 1).
+
+    With r the ratio, E max(0, u) = r Phi(r) + phi(r), and E max(0, u)^2 = Phi(r) +
+    r E max(0, u): Tobin, "Estimation of Relationships for Limited Dependent Variables"
+    (1958).
+    """
     above = ndtr(ratio)
     mean = ratio * above + np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
     mean = np.maximum(mean, 0.0)
@@ -340,6 +371,7 @@ def _rounded(centre: Array, spread: Array, mean: Array) -> tuple[Array, Array]:
     most = int(np.max(centre + 7 * spread - base)) + 2
 
     def moments(shift: Array) -> tuple[Array, Array]:
+        # of counts n, E n = sum of P(n >= k), and E n^2 = sum of (2 k - 1) P(n >= k)
         first, second = base.copy(), np.zeros_like(base)
         for k in range(1, most + 1):
             reached = ndtr((centre + shift - base - k + 0.5) / spread)

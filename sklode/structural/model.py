@@ -12,12 +12,11 @@ Regression Models" (2010).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.calendars import Calendar, has_dates, share_of_month, shows_months
@@ -36,29 +35,30 @@ from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.concurrent import Concurrent
 from sklode.structural.cross_channel import CrossChannel
 from sklode.structural.delays import MOST_CHANNELS, likely_delays
+from sklode.structural.effect_inputs import Inputs
 from sklode.structural.effects import (
     Effect,
-    Inputs,
     Read,
     along_the_day,
     columns_of,
     places,
 )
-from sklode.structural.filtering import FilteredModel, GroupedChannel
+from sklode.structural.filtered_model import FilteredModel
+from sklode.structural.filtering import GroupedChannel
 from sklode.structural.groups import fit_groups, groups_of
 from sklode.structural.limits import LargestMoves
-from sklode.structural.search import SearchResult, SearchRows, Seasons, fit_candidates
-from sklode.structural.seasons import are_others, clock_periods, peaks
-
-# cycles that tell a period from a clock's; so many times that of its higher waves
-_APART, _FAR, _WAVES = 0.25, 6, 84
-_MANY_CYCLES, _FEW_WAVES = 8, 12  # of fewer cycles the first waves alone
-_MEANS = (
-    96  # of a day, where its rows are more than a search reads: a quarter of an hour
+from sklode.structural.search import SearchResult, fit_candidates
+from sklode.structural.search_rows import SearchRows
+from sklode.structural.seasons import (
+    Seasons,
+    clock_periods,
+    cycle_of,
+    seasons_of,
 )
-_MOST_SHOWN = 8  # series of a panel that may show periods, the longest first
-_MOST_DAYS = 10  # of what stands for a week
-_SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
+
+# of a day, where its observations are more than a search reads: a quarter of an hour
+_MEANS = 96
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -88,73 +88,34 @@ class StructuralModel:
         known: Known | None = None,
     ) -> StructuralModel:
         """Find each channel's hyperparameters; ``seasons`` are in ticks."""
-        unit, n = time_unit(observations.observed()), observations.values.shape[1]
+        n = observations.values.shape[1]
         known = Known.nothing(n) if known is None else known
-        controls = observations.controls
-        if 2 <= n <= MOST_CHANNELS:
-            controls = np.hstack([controls, observations.values])
-        location, scale = location_and_scale(controls)
-        for first, size in known.blocks:  # indicators, whose effects are of one size
-            scale[first : first + size] = 1.0
-        model = cls(
-            unit=unit,
-            channels=[],
-            spans=[],
-            control_location=location,
-            control_scale=scale,
-            effects=[],
-            cycle=None,
-            calendar=known.calendar,
-            bounds=known.bounds,
-            steps=steps_of(margins(observations.values, known.bounds)),
-            cross=CrossChannel.none(n),
-            concurrent=Concurrent.none(n),
-            moves=[],
-        )
+        model = cls._begun(observations, known)
         tables = model.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
-        lengths = seasons
-        if isinstance(lengths, str):
-            lengths = tuple(clock_periods(observations, unit, longest * unit))
-        cycle = _cycle_of(lengths, day_and_week(observations.like))
-        model = replace(model, cycle=cycle)
-        gaps = [time_unit(_own(observations, channel)) for channel in range(n)]
-        delays = likely_delays(tables, [gap / unit for gap in gaps])
-        found, spans = [], []
-        for channel, table in enumerate(tables):
-            some = table.spans[table.spans > 0]
-            spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
-            gap, rows, is_fine = gaps[channel], observations, False
-            if isinstance(seasons, str):
-                most = float(table.spans.max(initial=0)) * unit
-                lengths = tuple(clock_periods(observations, gap, most))
-            is_lone = len(observations.keys) == 1
-            if is_lone and min(lengths, default=0.0) > 2 * _MEANS * gap:
-                # the last rows, which a search reads, show too little of a day
-                is_fine, gap = True, min(lengths) / _MEANS
-                rows = observations.means(round(gap))
-            is_told = not isinstance(seasons, str)
-            read = partial(
-                model._rows,
-                channel=channel,
-                seasons=lengths,
-                is_told=is_told,
-                blocks=known.blocks,
+        told = None if isinstance(seasons, str) else seasons
+        lengths = told
+        if lengths is None:
+            periods = clock_periods(observations, model.unit, longest * model.unit)
+            lengths = tuple(periods)
+        cycle = cycle_of(lengths, day_and_week(observations.like))
+        spans = [_usual_span(table, longest) for table in tables]
+        model = replace(model, cycle=cycle, spans=spans)
+        gaps = [time_unit(_alone(observations, channel)) for channel in range(n)]
+        delays = likely_delays(tables, [gap / model.unit for gap in gaps])
+        found = [
+            model._fit_channel(
+                channel,
+                observations,
+                table=table,
+                gap=gaps[channel],
+                told=told,
+                logarithm=logarithm,
+                known=known,
                 delays=delays[channel],
             )
-            coarse, fine = read(rows), read(observations) if is_fine else None
-            gap /= unit
-            fit = partial(
-                _fit,
-                fine=fine,
-                span=spans[-1],
-                gap=gap,
-                periods=[period / unit for period in lengths],
-                is_told=is_told,
-                logarithm=logarithm,
-                bounds=known.bounds[channel],
-            )
-            found.append(fit_groups(coarse, fit))
+            for channel, table in enumerate(tables)
+        ]
         effects = sorted({e for each in found for _, own in each for e in own})
         columns = places(effects)
         channels = [
@@ -168,22 +129,103 @@ class StructuralModel:
             for each in found
         ]
         moves = [LargestMoves.of(table) for table in tables]
-        model = replace(
-            model, channels=channels, spans=spans, effects=effects, moves=moves
-        )
-        if effects:
+        model = replace(model, channels=channels, effects=effects, moves=moves)
+        if effects:  # which the tables then have columns for
             tables = model.tables(observations)
         each = zip(channels, tables, spans, strict=True)
         channels = [_skewed(*one) for one in each]
-        model = replace(model, channels=channels)
         likely = [
             GroupedChannel.of(heaviest_of_each(one), table, span)
             for one, table, span in zip(channels, tables, spans, strict=True)
         ]
-        cross = CrossChannel.fit(channels, spans, tables)
-        return replace(model, cross=cross, concurrent=Concurrent.fit(likely))
+        return replace(
+            model,
+            channels=channels,
+            cross=CrossChannel.fit(channels, spans, tables),
+            concurrent=Concurrent.fit(likely),
+        )
 
-    def _rows(
+    @classmethod
+    def _begun(cls, observations: Observations, known: Known) -> StructuralModel:
+        """Return a model with all that needs no search, and no candidates."""
+        n, controls = observations.values.shape[1], observations.controls
+        if 2 <= n <= MOST_CHANNELS:  # of which each pair may follow each other
+            controls = np.hstack([controls, observations.values])
+        location, scale = location_and_scale(controls)
+        for first, size in known.blocks:  # indicators, whose effects are of one size
+            scale[first : first + size] = 1.0
+        return cls(
+            unit=time_unit(observations.observed()),
+            channels=[],
+            spans=[],
+            control_location=location,
+            control_scale=scale,
+            effects=[],
+            cycle=None,
+            calendar=known.calendar,
+            bounds=known.bounds,
+            steps=steps_of(margins(observations.values, known.bounds)),
+            cross=CrossChannel.none(n),
+            concurrent=Concurrent.none(n),
+            moves=[],
+        )
+
+    def _fit_channel(
+        self,
+        channel: int,
+        observations: Observations,
+        table: ChannelRows,
+        gap: float,
+        told: tuple[float, ...] | None,
+        logarithm: str | bool,
+        known: Known,
+        delays: list[tuple[int, Array]],
+    ) -> list[tuple[Candidate, tuple[Effect, ...]]]:
+        """Return what a channel's forecasts average over.
+
+        ``gap`` is its usual one, ``told`` are the seasons that a user names; in ticks.
+        """
+        lengths = told
+        if lengths is None:
+            most = float(table.spans.max(initial=0)) * self.unit
+            lengths = tuple(clock_periods(observations, gap, most))
+        read = partial(
+            self._search_rows,
+            channel=channel,
+            seasons=lengths,
+            is_told=told is not None,
+            blocks=known.blocks,
+            delays=delays,
+        )
+        fine = None
+        is_lone = len(observations.keys) == 1
+        if is_lone and min(lengths, default=0.0) > 2 * _MEANS * gap:
+            # the last observations, which a search reads, show too little of a day
+            gap = min(lengths) / _MEANS
+            coarse, fine = read(observations.means(round(gap))), read(observations)
+        else:
+            coarse = read(observations)
+        periods = [period / self.unit for period in lengths]
+
+        def fit(rows: SearchRows) -> SearchResult:
+            gap_in_units = gap / self.unit
+            if told is None:
+                seasons = seasons_of(rows.table, periods, gap_in_units)
+            else:
+                seasons = Seasons(told=tuple(periods), clock={}, others={})
+            return fit_candidates(
+                rows,
+                fine,
+                span=self.spans[channel],
+                gap=gap_in_units,
+                seasons=seasons,
+                logarithm=logarithm,
+                bounds=known.bounds[channel],
+            )
+
+        return fit_groups(coarse, fit)
+
+    def _search_rows(
         self,
         rows: Observations,
         channel: int,
@@ -224,7 +266,7 @@ class StructuralModel:
         """Return what `kalman` reads beside times, (row, 1 + column)."""
         return self.inputs_of(rows.ticks, rows, np.arange(len(rows.ticks)))
 
-    def inputs_at(self, ticks: Numbers, like: Any, columns: list[Array]) -> Array:
+    def inputs_at(self, ticks: Numbers, like: pd.Index, columns: list[Array]) -> Array:
         """Return `inputs` at stamps, of what effects make of X there."""
         ahead = clock_ahead(ticks, like)[:, None] / self.unit
         if not self.effects:
@@ -256,13 +298,16 @@ class StructuralModel:
         is_other = self.is_delayed and seen is not known
         before = self.read(seen) if is_other else read
         times = self.times(seen, series, ticks)
-        found = columns_of(self.effects, read, place, before, series, times)
+        found = columns_of(
+            self.effects, read, place, seen=before, series=series, times=times
+        )
         return self.inputs_at(ticks, known.like, found)
 
-    def clock(self, ticks: Numbers, like: Any) -> Array:
+    def clock(self, ticks: Numbers, like: pd.Index) -> Array:
         """Return the share of day and month, the day of the week and named days.
 
-        See `Effect.along`; (row, 6).
+        See `Effect.along`; (row, 6), in this order: share of the day, day of the week,
+        share of the month, and kinds of three days.
         """
         found = np.zeros((len(ticks), 6))
         if self.cycle is not None:
@@ -281,9 +326,9 @@ class StructuralModel:
         times, columns = self.times(rows, rows.series, rows.ticks), rows.controls
         if len(self.control_scale) > columns.shape[1]:
             columns = np.hstack([columns, rows.values])
-        return Read(rows.bounds, times, self.standard(columns))
+        return Read(bounds=rows.bounds, times=times, columns=self.standard(columns))
 
-    def standard(self, controls: Array, columns: Any = ...) -> Array:
+    def standard(self, controls: Array, columns: int | slice = _ALL) -> Array:
         """Return columns of X in standard deviations from their means."""
         scale = self.control_scale[columns]
         return (controls - self.control_location[columns]) / scale
@@ -309,28 +354,25 @@ class StructuralModel:
             inputs = self.inputs(rows)
         for values, errors in zip(rows.values.T, rows.errors.T, strict=True):
             known = ~np.isnan(values)
-            columns = series[known], times[known], values[known], inputs[known]
-            n_series = len(observations.keys)
-            tables.append(ChannelRows.of(*columns, n_series, errors[known]))
+            own = ChannelRows.of(
+                series=series[known],
+                times=times[known],
+                values=values[known],
+                inputs=inputs[known],
+                n_series=len(observations.keys),
+                errors=errors[known],
+            )
+            tables.append(own)
         return tables
 
 
-def _fit(
-    rows: SearchRows,
-    fine: SearchRows | None,
-    span: float,
-    gap: float,
-    periods: list[float],
-    is_told: bool,
-    logarithm: str | bool,
-    bounds: Array,
-) -> SearchResult:
-    """Return what rows are forecast by, of seasons that they may have."""
-    seasons = _seasons(rows.table, periods, gap, is_told)
-    return fit_candidates(rows, fine, span, gap, seasons, logarithm, bounds)
+def _usual_span(table: ChannelRows, longest: float) -> float:
+    """Return the median time from first to last observation, of those that have one."""
+    some = table.spans[table.spans > 0]
+    return float(np.median(some)) if len(some) else max(longest, 1.0)
 
 
-def _own(rows: Observations, channel: int) -> Observations:
+def _alone(rows: Observations, channel: int) -> Observations:
     """Return the rows of a channel: it is found as it is alone."""
     seen = ~np.isnan(rows.values[:, channel])
     return rows.where(seen) if seen.any() else rows
@@ -344,64 +386,3 @@ def _skewed(
     for one in heaviest_of_each(candidates):
         rises[one.group] = one.skew(table.where(own == one.group), span)
     return [one._replace(rise=rises[one.group]) for one in candidates]
-
-
-def _cycle_of(
-    seasons: tuple[float, ...], calendar: tuple[float, float] | None
-) -> tuple[float, float] | None:
-    """Return the day and the week among seasons, or what may stand for them.
-
-    That is a season of which another one has a few whole ones.
-    """
-    if calendar is not None and {*calendar} <= {*seasons}:
-        return calendar
-    pairs = [
-        (short, long)
-        for short in seasons
-        for long in seasons
-        if short.is_integer() and 2 <= long / short <= _MOST_DAYS and not long % short
-    ]
-    return min(pairs, default=None)
-
-
-def _seasons(
-    table: ChannelRows, periods: list[float], gap: float, is_told: bool
-) -> Seasons:
-    """Return the seasons of a channel: those told, or the clock's and others."""
-    if is_told:
-        return Seasons(tuple(periods), {}, {})
-    # long ones, of many harmonics, must be more probable than short ones
-    clock = {p: math.log(max(p / (_SHORT * gap), 1.0)) for p in periods}
-    return Seasons((), clock, _other_periods(table, periods, gap))
-
-
-def _other_periods(
-    table: ChannelRows, clock: list[float], gap: float
-) -> dict[float, float]:
-    """Return periods of no clock that a long series shows, with log odds."""
-    found: list[float] = []
-    for series in np.argsort(-table.lengths, kind="stable")[:_MOST_SHOWN].tolist():
-        longest = table.alone(series)
-        stamps = longest.times + longest.inputs[:, 0]
-        found = peaks(stamps, longest.values, longest.errors, gap)
-        if found:
-            break
-    span = max(float(np.ptp(longest.times)), 1.0)
-    # out of as many frequencies as pairs of rows
-    log_odds = math.log(max(len(longest.times), 2) / 2)
-
-    # a season that changes has power beside its waves: the higher these, the farther;
-    # in a few cycles its many waves leave no room for others
-    least: dict[float, float] = {}  # cycles from each wave of a clock's season
-    for own in sorted(clock):
-        many = span / own / _MANY_CYCLES
-        for k in range(1, (_WAVES if many >= 1 else _FEW_WAVES) + 1):
-            far = _APART * max(min(k, _FAR, many), 1.0)
-            least.setdefault(round(k * span / own, 6), far)
-    cycles, apart = np.array([*least]), np.array([*least.values()])
-    rows, new = (stamps, longest.values, longest.errors), []
-    for number, period in enumerate(found):
-        near = span / cycles[np.abs(span / period - cycles) < apart]
-        if are_others(*rows, found, number, near):
-            new.append(period)
-    return dict.fromkeys(new, log_odds)

@@ -18,6 +18,8 @@ from sklode.structural.state_space import priors
 
 # share of the loss that a step must gain: fits of fewer steps forecast as well
 _EXACT = 1e-5
+_MOST_STEPS = 25  # of the search
+REFUSED = 1e9  # a loss that no rows have, for hyperparameters of which none is finite
 _STEP = 0.1  # of the differences that the curvature is measured by
 
 
@@ -44,7 +46,7 @@ class Posterior:
             space = candidate.space(self._span)
             loss = candidate.filtered(space, self._table).loss
         loss += self.prior(x)
-        return loss if math.isfinite(loss) else 1e9
+        return loss if math.isfinite(loss) else REFUSED
 
     def prior(self, x: Array) -> float:
         """Return minus the log prior density of free hyperparameters."""
@@ -54,8 +56,8 @@ class Posterior:
     def with_slope(self) -> Callable[[Array], tuple[float, Array]]:
         """Return a function of free hyperparameters: the value and its slope."""
         space = self.candidate.space(self._span)
-        given = self.candidate.given(space, self._table)
-        slopes = Slopes(given, self._table, self._span)
+        system = self.candidate.system(space, self._table)
+        slopes = Slopes(system, self._table, self._span)
 
         def at(x: Array) -> tuple[float, Array]:
             candidate = self.at(x)
@@ -63,16 +65,20 @@ class Posterior:
                 loss, slope = slopes(candidate, candidate.space(self._span))
             slope = slope[self.free] + (x - self._medians) / self._widths**2
             if not (math.isfinite(loss) and np.isfinite(slope).all()):
-                return 1e9, np.zeros(len(x))
+                return REFUSED, np.zeros(len(x))
             return loss + self.prior(x), slope
 
         return at
 
     def fit(self) -> tuple[Candidate, float]:
         """Return the most probable component, and the value there."""
-        start, options = self.candidate.logs[self.free], {"maxiter": 25, "ftol": _EXACT}
-        given = self.with_slope(), start
-        best = minimize(*given, jac=True, method="L-BFGS-B", options=options)
+        best = minimize(
+            self.with_slope(),
+            self.candidate.logs[self.free],
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": _MOST_STEPS, "ftol": _EXACT},
+        )
         return self.at(best.x), float(best.fun)
 
     def curvature(self, x: Array) -> Array:

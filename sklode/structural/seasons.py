@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from sklode.data.arrays import Array
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
-from sklode.structural.channel_rows import power_of_two
+from sklode.structural.channel_rows import ChannelRows, power_of_two
 
 _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
 # A season has so many stamps a period, and periods in the longest series
@@ -25,11 +26,36 @@ _STAMPS_A_WAVE = 16  # of the grid that rows are put on
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
 _BESIDE = 121  # frequencies whose median is the usual power: 15 waves to each side
-_APART = 0.75  # cycles in the span, of two peaks
-_MOST_LEFT = 0.5  # share of the squares, half of which are a wave's power
+_LEAST_CYCLES = 0.75  # in the span, by which two peaks differ
+# cycles in the span that tell a period from a wave of a clock's season: a quarter, and
+# up to six times that of higher waves. Of fewer than eight cycles of the season the
+# first waves alone are asked: without that, windows of Beijing's air lost 7 %
+_FROM_CLOCK, _FARTHEST, _WAVES = 0.25, 6, 84
+_MANY_CYCLES, _FEW_WAVES = 8, 12
+_MOST_SHOWN = 8  # series of a panel that may show periods, the longest first
+_MOST_DAYS = 10  # of what stands for a week
+_SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
+# a wave of more than this share of the squares is one, whatever is beside it; half of
+# a wave's squares are its power
+_MOST_LEFT = 0.5
 _TRACE = 1e-4  # share of all squares, which last digits of periods may leave
-_FAR_LESS = 0.1  # squares that are left, where a period is not another
+_FAR_LESS = (
+    0.1  # squares that are left, where a period is not another; see `are_others`
+)
 _ROUND = 0.002  # a period that near to a whole number of index steps is one
+
+
+class Seasons(NamedTuple):
+    """Periods that a channel may have, in units of time."""
+
+    told: tuple[float, ...]  # which it has
+    clock: dict[float, float]  # the clock's, with log odds against them
+    others: dict[float, float]  # those that stand out, likewise
+
+    @property
+    def log_odds(self) -> dict[float, float]:
+        """What each one takes off the log probability of a form."""
+        return dict.fromkeys(self.told, 0.0) | self.clock | self.others
 
 
 def clock_periods(observations: Observations, unit: float, span: float) -> list[float]:
@@ -46,6 +72,7 @@ def clock_periods(observations: Observations, unit: float, span: float) -> list[
 
 
 def _rounded(period: float) -> float:
+    """Return a whole number of index steps where a period is all but one."""
     whole = round(period)
     return float(whole) if abs(period - whole) < _ROUND * period < 0.5 else period
 
@@ -74,6 +101,7 @@ def _weights(errors: Array) -> Array:
 
 
 def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[float]:
+    """Return periods of waves that stand out, the strongest first."""
     span = float(times[-1] - times[0]) if len(times) >= _FEWEST_ROWS else 0.0
     # rows fill a longer span too sparsely
     if not 0 < span <= _SPARSEST * unit * len(times):
@@ -87,6 +115,8 @@ def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[flo
     values = values - np.median(values)
     width = 8 * np.median(np.abs(values)) or np.inf
     values = np.clip(values, -width, width)
+    # power of noise is exponential, of median log 2: out of n frequencies one exceeds
+    # (log n + 7) / log 2 medians by a chance of exp(-7), one in a thousand
     needed = (math.log(n) + 7) / math.log(2)
     found: list[float] = []
     total = 0.0
@@ -106,12 +136,80 @@ def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[flo
             while needed < ratio[place] <= needed * _slant(power, frequencies, place):
                 ratio[place] = 0.0
                 place = int(ratio.argmax())
-        is_new = all(abs(frequencies[place] - 1 / p) > _APART / span for p in found)
+        is_new = all(
+            abs(frequencies[place] - 1 / p) > _LEAST_CYCLES / span for p in found
+        )
         if not is_new or not ratio[place] > needed:
             break
         found.append(1 / float(frequencies[place]))
         _sharpen(times, values, weights, found, reach=step)
     return found
+
+
+def cycle_of(
+    seasons: tuple[float, ...], calendar: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """Return the day and the week among seasons, or what may stand for them.
+
+    That is a season of which another one has a few whole ones.
+    """
+    if calendar is not None and {*calendar} <= {*seasons}:
+        return calendar
+    pairs = [
+        (short, long)
+        for short in seasons
+        for long in seasons
+        if short.is_integer() and 2 <= long / short <= _MOST_DAYS and not long % short
+    ]
+    return min(pairs, default=None)
+
+
+def seasons_of(table: ChannelRows, periods: list[float], gap: float) -> Seasons:
+    """Return the seasons that a channel may have: the clock's ``periods``, and others.
+
+    All are in units of time; ``gap`` is the usual one.
+    """
+    # long ones, of many harmonics, must be more probable than short ones
+    clock = {p: math.log(max(p / (_SHORT * gap), 1.0)) for p in periods}
+    return Seasons(told=(), clock=clock, others=_other_periods(table, periods, gap))
+
+
+def _other_periods(
+    table: ChannelRows, clock: list[float], gap: float
+) -> dict[float, float]:
+    """Return periods of no clock that a long series shows, with log odds."""
+    found: list[float] = []
+    for series in np.argsort(-table.lengths, kind="stable")[:_MOST_SHOWN].tolist():
+        longest = table.alone(series)
+        stamps = longest.times + longest.inputs[:, 0]  # on the clock on the wall
+        found = peaks(stamps, longest.values, longest.errors, gap)
+        if found:
+            break
+    span = max(float(np.ptp(longest.times)), 1.0)
+    # out of as many frequencies as pairs of rows
+    log_odds = math.log(max(len(longest.times), 2) / 2)
+
+    # a season that changes has power beside its waves: the higher these, the farther;
+    # in a few cycles its many waves leave no room for others
+    least: dict[float, float] = {}  # cycles from each wave of a clock's season
+    for own in sorted(clock):
+        many = span / own / _MANY_CYCLES
+        for k in range(1, (_WAVES if many >= 1 else _FEW_WAVES) + 1):
+            distance = _FROM_CLOCK * max(min(k, _FARTHEST, many), 1.0)
+            least.setdefault(round(k * span / own, 6), distance)
+    cycles, distances = np.array([*least]), np.array([*least.values()])
+    return {
+        period: log_odds
+        for number, period in enumerate(found)
+        if are_others(
+            stamps,
+            longest.values,
+            longest.errors,
+            found=found,
+            number=number,
+            periods=span / cycles[np.abs(span / period - cycles) < distances],
+        )
+    }
 
 
 def are_others(
@@ -162,9 +260,11 @@ def _slant(power: Array, frequencies: Array, place: int) -> float:
     beside = beside[np.abs(beside - place) > 2 * _OVERSAMPLING]
     logs = np.log(frequencies[beside]) - math.log(frequencies[place])
     fall = np.polyfit(logs, np.log(np.maximum(power[beside], 1e-300)), 1)[0]
-    # logarithms of power vary by 1.28; as far as the fall is no chance
-    n_apart = max(len(beside) / _OVERSAMPLING, 1.0)
-    fall += 1.28 / (math.sqrt(n_apart) * logs.std())
+    # logarithms of an exponential power have the deviation pi / sqrt(6) = 1.28, and a
+    # slope that over the root of the number of frequencies that share nothing; the fall
+    # counts as far as it is no chance
+    n_own = max(len(beside) / _OVERSAMPLING, 1.0)
+    fall += 1.28 / (math.sqrt(n_own) * logs.std())
     return float(np.exp(np.clip(fall, -2.0, 0.0) * -np.median(logs)))
 
 

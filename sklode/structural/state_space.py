@@ -27,6 +27,10 @@ BASE = {
 """Hyperparameters of every form: median, width of its prior, start of the search."""
 
 PLACE = {name: k for k, name in enumerate(BASE)}
+"""Where each of them stands among a form's logarithms; seasons' follow, in pairs."""
+SIZES_OF_SEASONS = slice(len(BASE), None, 2)
+MEMORIES_OF_SEASONS = slice(len(BASE) + 1, None, 2)
+
 # of a form whose velocity moves the OU process: what it adds there, and its memory
 _RETURNING = {"velocity": (0.3, 1.5, 0.3), "velocity memory": (2.0, 1.0, 2.0)}
 # the same of a season's size, and of how many periods it is remembered
@@ -64,6 +68,11 @@ class StateSpace(NamedTuple):
     def whole(self) -> Array:
         """The lone part that adds up all states, (1, state)."""
         return np.ones((1, len(self.start)))
+
+    @property
+    def deviation_and_all(self) -> Array:
+        """The parts of the OU process, and of all states, (2, state)."""
+        return self.parts[[1, -1]]
 
     @property
     def parts(self) -> Array:

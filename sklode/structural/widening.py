@@ -41,11 +41,11 @@ class Widening(NamedTuple):
             filled = filled[places]
         errors, ages, leads = [], [], []
         for series in filled.tolist():
-            one = candidate.at(series)._replace(apart=0.0)
-            found = _errors(one, table.alone(series), span)
-            errors.append(found[0])
-            ages.append(found[1])
-            leads.append(found[2])
+            own = candidate.alone(series)
+            error, age, lead = _errors(own, table.alone(series), span)
+            errors.append(error)
+            ages.append(age)
+            leads.append(lead)
         ahead = np.concatenate(leads)
         known = np.isfinite(ahead).any(axis=0)
         times = np.nanmedian(ahead[:, known], axis=0)
@@ -73,7 +73,7 @@ def _errors(
     for origin in origins.tolist():
         new = table.where(slice(before, origin + 1))
         since = np.array([table.times[before] - table.times[max(before - 1, 0)]])
-        states = candidate.filtered(space, new, None, states, since).states
+        states = candidate.filtered(space, new, states=states, since=since).states
         known.append(states)
         before = origin + 1
     rows = origins[:, None] + 1 + np.arange(_LEADS)
@@ -83,7 +83,9 @@ def _errors(
     )
     after = States(*(np.concatenate(arrays) for arrays in zip(*known, strict=True)))
     leads = table.times[rows] - table.times[origins][:, None]
-    found = candidate.filtered(space, asked, space.whole, after, leads[:, 0])
+    found = candidate.filtered(
+        space, asked, space.whole, states=after, since=leads[:, 0]
+    )
     signal, variance = found.signal.reshape(rows.shape), found.variance[:, 0]
     noise = candidate.noise + table.errors[rows].ravel() ** 2
     spread = np.sqrt(np.maximum(variance, 0.0) + noise).reshape(rows.shape)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import pandas as pd
 
@@ -19,6 +20,12 @@ ARCHITECTURE = (
 """Settings of a network, which cannot change as training goes on."""
 
 
+Columns: TypeAlias = tuple[
+    Sequence[Hashable], Sequence[Hashable], Mapping[Hashable, tuple[Any, ...]]
+]
+"""Names of y's columns and of X's, and the levels of those that are categories."""
+
+
 @dataclass(repr=False)
 class TrainedModel:
     """A network with all that applies it to new series."""
@@ -28,7 +35,7 @@ class TrainedModel:
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder sees
     architecture: dict[str, Any]  # the settings that the network was built with
-    columns: tuple[Any, Any, Any] = ((), (), {})  # of y, of X, and its categories
+    columns: Columns = ((), (), {})
     rows: list[dict[str, float]] = field(default_factory=list)  # of the training
     whole_epochs: int = 0  # from scratch; later trainings take a share
     best_epoch: int = 0  # whose weights it has; 0: those it started from
@@ -38,7 +45,7 @@ class TrainedModel:
         """Numbers of columns of y and of X."""
         return len(self.units.location), len(self.units.control_location)
 
-    def attributes(self, channels: list[Any]) -> dict[str, Any]:
+    def attributes(self, channels: list[Hashable]) -> dict[str, Any]:
         """Return the fitted attributes of a forecaster that training leaves."""
         history = pd.DataFrame(self.rows, columns=list(HISTORY_COLUMNS))
         unit = self.units.time
@@ -55,7 +62,7 @@ class TrainedModel:
         }
 
 
-def by_lead(leads: Array, table: Array, channels: list[Any]) -> pd.DataFrame:
+def by_lead(leads: Array, table: Array, channels: list[Hashable]) -> pd.DataFrame:
     """Return a table, (lead, channel), as users read it."""
     name = "time since the last observation"
     return pd.DataFrame(table, pd.Index(leads, name=name), channels)

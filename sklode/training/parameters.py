@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -43,7 +43,27 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
-def check_parameters(forecaster: Any) -> None:
+class TrainingSettings(Protocol):
+    """A forecaster's parameters, as a training reads them; see their docstrings."""
+
+    model: str
+    level: str
+    window_length: int | None
+    horizon: int | None
+    thinning: float
+    clip_norm: float | None
+    kl_weight: float
+    max_epochs: int | None
+    batch_size: int
+    lr: float
+    weight_decay: float
+    guard: bool | str
+    early_stopping: bool
+    finetune_epochs: int | None
+    device: str | torch.device
+
+
+def check_parameters(forecaster: TrainingSettings) -> None:
     """Check every constructor parameter of a forecaster."""
     check_constraints(_CONSTRAINTS, forecaster)
     model = model_of(forecaster)
@@ -75,7 +95,7 @@ def check_parameters(forecaster: Any) -> None:
     resolve_device(forecaster.device)
 
 
-def model_of(forecaster: Any) -> str:
+def model_of(forecaster: TrainingSettings) -> str:
     """Return which model is asked for, by ``model`` or by its earlier name."""
     return str(_MODEL_OF_LEVEL.get(forecaster.level, forecaster.model))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from sklode.data.errors import SolverError
 from sklode.nn import clip_gradient_norm, elbo
+from sklode.nn.autoencoder import Autoencoder, TrainingBatch
+from sklode.training.parameters import TrainingSettings
 from sklode.training.report import Reporter
 
 _MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
@@ -44,7 +46,9 @@ _RISE = 0.5  # a divergence raises the loss per value by more than this
 _MOST_RESTORED = 6  # times, after which training is given up
 _JUDGED_STEPS = 20  # epochs of fewer are judged together
 
-Draw: TypeAlias = Callable[[int], Iterable[Any]]  # batches of an epoch, from 1 on
+Draw: TypeAlias = Callable[
+    [int], Iterable[TrainingBatch]
+]  # batches of an epoch, from 1 on
 
 
 class _Kept(NamedTuple):
@@ -64,8 +68,8 @@ class Trainer:
     skipped; a training that diverges goes back to its best weights, at half the rate.
     """
 
-    network: Any
-    settings: Any
+    network: Autoencoder
+    settings: TrainingSettings
     generator: torch.Generator
     n_epochs: int
     n_batches: int
@@ -112,7 +116,9 @@ class Trainer:
             parameter.grad = grad.view_as(parameter)
         return vector
 
-    def fit(self, draw: Draw, validation: Any = None, reporter: Any = None) -> None:
+    def fit(
+        self, draw: Draw, validation: object = None, reporter: Reporter | None = None
+    ) -> None:
         """Train, or until Ctrl-C; leave the best weights in the network."""
         try:
             with closing(reporter or Reporter()) as told:  # its bar, before words
@@ -137,7 +143,7 @@ class Trainer:
             parameter.data, parameter.grad = parameter.data.clone(), None
 
     def run_epoch(
-        self, epoch: int, batches: Iterable[Any], validation: Any
+        self, epoch: int, batches: Iterable[TrainingBatch], validation: object
     ) -> dict[str, float]:
         """Take a step on every batch, judge them; return the history's row."""
         started = time.perf_counter()
@@ -176,7 +182,7 @@ class Trainer:
         self._ended = self._keep()
         return self.rows[-1]
 
-    def _step(self, batch: Any, kl_weight: float) -> list[float] | None:
+    def _step(self, batch: TrainingBatch, kl_weight: float) -> list[float] | None:
         """Take a step; return its `_MEANS`, None if it is not finite."""
         self._optimizer.zero_grad(set_to_none=False)  # gradients are views of it
         shape = len(batch.times), self.network.latent_size
@@ -290,7 +296,7 @@ def _is_worse(loss: float, than: float) -> bool:
 
 
 @torch.no_grad()
-def _loss_on(batch: Any, network: Any) -> float:
+def _loss_on(batch: object, network: Autoencoder) -> float:
     """Return minus log-likelihood per scored value at the mean z0, or inf."""
     try:
         bound = network(batch)

@@ -8,7 +8,7 @@ import functools
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from sklode.data.arrays import Numbers
 from sklode.data.history import History
 from sklode.data.known import Known, told
 from sklode.engine.threads import one_torch_thread
-from sklode.training.model import ARCHITECTURE
-from sklode.training.parameters import model_of
+from sklode.nn.autoencoder import Autoencoder
+from sklode.training.model import ARCHITECTURE, TrainedModel
+from sklode.training.parameters import TrainingSettings, model_of
 from sklode.training.report import Reporter
 from sklode.training.trainer import Draw, Trainer
 
@@ -32,7 +33,12 @@ _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 A few of Adam's steps, of the rate's size whatever the gradient, do harm.
 """
 
+Drawer: TypeAlias = np.random.RandomState | np.random.Generator
+
 _GLOBAL_GENERATOR = threading.Lock()  # of torch, which fits in threads share
+
+
+_Network = TypeVar("_Network", bound=Autoencoder)
 
 
 class Material(NamedTuple):
@@ -40,7 +46,7 @@ class Material(NamedTuple):
 
     draw: Draw
     n_batches: int  # of an epoch
-    validation: Any  # a batch, or None
+    validation: object  # a batch, or None
     warm_up: int = 0  # epochs
 
 
@@ -57,9 +63,9 @@ class Training:
     def __init__(
         self,
         history: History,
-        settings: Any,
+        settings: TrainingSettings,
         rng: np.random.RandomState,
-        start: Any,
+        start: TrainedModel | None,
         purpose: str,
     ) -> None:
         self.settings, self.rng = settings, rng
@@ -133,7 +139,7 @@ def seed_from(rng: np.random.RandomState) -> int:
     return int(rng.randint(2**31 - 1))
 
 
-def held_out_rows(bounds: Numbers, share: float, whole: bool, rng: Any) -> Numbers:
+def held_out_rows(bounds: Numbers, share: float, whole: bool, rng: Drawer) -> Numbers:
     """Return series' first held-out rows, of each or of ``whole`` series."""
     first, end = bounds[:-1], bounds[1:]
     if not whole:
@@ -145,8 +151,8 @@ def held_out_rows(bounds: Numbers, share: float, whole: bool, rng: Any) -> Numbe
 
 
 def drawn_network(
-    build: Callable[[], Any], seed: int, shortest: float, longest: float
-) -> Any:
+    build: Callable[[], _Network], seed: int, shortest: float, longest: float
+) -> _Network:
     """Return an untrained network, which ``build`` makes of random weights.
 
     Its latent state rotates with periods between the two, evenly drawn in their log.

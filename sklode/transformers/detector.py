@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 from sktime.detection.base import BaseDetector
 
+from sklode.data.arrays import Flags, Frame
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.structural import interventions as shocks
 from sklode.transformers.prototype import at, check_prototype
 
+if TYPE_CHECKING:
+    from sklode.structural.channel_rows import ChannelRows
+    from sklode.structural.filtering import FilteredChannel
+
 _KINDS = ("spike", "step", "slope", "sensor")
+_SPIKE, _SENSOR = 1, 4  # labels: places in the kinds, from 1 on
+
+
+class _Event(NamedTuple):
+    """Something that happened; its fields are columns of what `predict` returns."""
+
+    ilocs: int
+    labels: int
+    size: float
+    score: float
 
 
 class StructuralDetector(BaseDetector):
@@ -55,7 +70,7 @@ class StructuralDetector(BaseDetector):
     [[60, 'step']]
     """
 
-    _tags: ClassVar[dict[str, Any]] = {
+    _tags: ClassVar[dict[str, object]] = {
         "authors": ["the sklode developers"],
         "maintainers": ["the sklode developers"],
         "task": "anomaly_detection",
@@ -78,7 +93,7 @@ class StructuralDetector(BaseDetector):
         found = pd.concat(parts, ignore_index=True)
         return found.sort_values(["ilocs", "score"], ignore_index=True)
 
-    def transform(self, X: Any) -> pd.DataFrame:
+    def transform(self, X: Frame) -> pd.DataFrame:
         """Return each row's label, that of its largest score; 0 where nothing is.
 
         Parameters
@@ -91,8 +106,9 @@ class StructuralDetector(BaseDetector):
         DataFrame
             The column ``labels``, (row, 1), by place in X.
         """
-        events, labels = self.predict(X), np.zeros(len(X), np.int64)
-        events = events.sort_values("score")
+        labels = np.zeros(len(X), np.int64)
+        # of several in a row the last one written stays, which has the largest score
+        events = self.predict(X).sort_values("score")
         labels[events["ilocs"]] = events["labels"]
         return pd.DataFrame({"labels": labels})
 
@@ -103,7 +119,8 @@ class StructuralDetector(BaseDetector):
         return self._predict(X)[["score"]]
 
     def _transform_scores(self, X: pd.DataFrame) -> pd.DataFrame:
-        events, scores = self._predict(X), np.zeros(len(X))
+        events = self._predict(X)
+        scores = np.zeros(len(X))
         np.maximum.at(scores, events["ilocs"].to_numpy(int), events["score"])
         return pd.DataFrame({"score": scores}, X.index)
 
@@ -119,7 +136,7 @@ class StructuralDetector(BaseDetector):
         events = self._shocks(forecaster, first, y.where(~wrong[:, None]))
         if wrong.any():
             events += _left_out(first, y, wrong)
-        frame = pd.DataFrame(events, columns=["ilocs", "labels", "size", "score"])
+        frame = pd.DataFrame(events, columns=_Event._fields)
         frame = frame.astype({"ilocs": int, "labels": int})
         frame.insert(2, "kind", [_KINDS[k - 1] for k in frame["labels"]])
         frame.insert(3, "time", y.index[frame["ilocs"].to_numpy()])
@@ -127,10 +144,14 @@ class StructuralDetector(BaseDetector):
         return frame
 
     def _shocks(
-        self, forecaster: StructuralForecaster, first: Any, y: pd.DataFrame
-    ) -> list[tuple[int, int, float, float]]:
-        """Return place, label, size and score of what the model does not expect."""
-        known, heaviest = y.dropna(), _group(first).heaviest[0]
+        self,
+        forecaster: StructuralForecaster,
+        first: StructuralForecaster,
+        y: pd.DataFrame,
+    ) -> list[_Event]:
+        """Return what the model does not expect."""
+        known = y.dropna()
+        heaviest, _ = _group(first).heaviest
         # sizes are of what y is linked to, which stays the same
         linked = heaviest.form.linked and not heaviest.link.past
         prototype = forecaster.clone().set_params(clean=False, logarithm=linked)
@@ -138,7 +159,7 @@ class StructuralDetector(BaseDetector):
             first = prototype.clone().fit(known)
         table = _group(first).table
 
-        def fit(rows: Any) -> Any:
+        def fit(rows: ChannelRows) -> FilteredChannel:
             if rows is table:
                 return _group(first)
             values = pd.DataFrame(rows.values, known.index, known.columns)
@@ -147,37 +168,44 @@ class StructuralDetector(BaseDetector):
         place = np.flatnonzero(y.notna().to_numpy()[:, 0])
         found, candidate = shocks.find_shocks(table, fit)
         return [
-            (
-                int(place[one.row]),
-                one.kind + 1,
-                shocks.size_of(candidate, table, one),
-                one.score,
+            _Event(
+                ilocs=int(place[one.row]),
+                labels=one.kind + 1,
+                size=shocks.size_of(candidate, table, one),
+                score=one.score,
             )
             for one in found
         ]
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return small settings that sktime's checks run with."""
         forecaster = StructuralForecaster(seasons=None, random_state=0)
         return [{"forecaster": forecaster}, {}]
 
 
-def _group(forecaster: StructuralForecaster) -> Any:
+def _group(forecaster: StructuralForecaster) -> FilteredChannel:
     """Return the lone column's filtered rows."""
     answers: Any = forecaster._answers
-    return answers.states.channels[0].groups[0]
+    group: FilteredChannel = answers.states.channels[0].groups[0]
+    return group
 
 
 def _left_out(
-    forecaster: StructuralForecaster, y: pd.DataFrame, wrong: np.ndarray
-) -> list[tuple[int, int, float, float]]:
+    forecaster: StructuralForecaster, y: pd.DataFrame, wrong: Flags
+) -> list[_Event]:
     """Return what a sensor wrote: lone values are spikes."""
-    values, index = y.to_numpy(np.float64)[wrong, 0], y.index[wrong]
+    values = y.to_numpy(np.float64)[wrong, 0]
+    index = y.index[wrong]
     apart = values - np.asarray(forecaster.predict_at(index)).ravel()
     spread = np.sqrt(forecaster.predict_var(fh=at(index)).to_numpy()[:, 0])
     return [
-        (int(row), 1 if (values == value).sum() == 1 else 4, size, abs(size) / width)
+        _Event(
+            ilocs=int(row),
+            labels=_SPIKE if (values == value).sum() == 1 else _SENSOR,
+            size=size,
+            score=abs(size) / width,
+        )
         for row, value, size, width in zip(
             np.flatnonzero(wrong), values, apart, spread, strict=True
         )

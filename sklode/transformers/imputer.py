@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from sktime.transformations.base import BaseTransformer
 
+from sklode.data.arrays import Frame
 from sklode.data.checks import check_choice
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.transformers.prototype import TAGS, at, fitted
@@ -47,7 +48,7 @@ class StructuralImputer(BaseTransformer):
     0
     """
 
-    _tags: ClassVar[dict[str, Any]] = {
+    _tags: ClassVar[dict[str, object]] = {
         **TAGS,
         "X_inner_mtype": ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"],
         "transform-returns-same-time-index": True,
@@ -60,15 +61,16 @@ class StructuralImputer(BaseTransformer):
         self.forecaster = forecaster
         super().__init__()
 
-    def _fit(self, X: pd.DataFrame, y: Any = None) -> Any:
+    def _fit(self, X: pd.DataFrame, y: Frame | None = None) -> Self:
         check_choice("method", self.method, ["mean", "path"])
         self.forecaster_ = fitted(self.forecaster, X)
         return self
 
-    def _transform(self, X: pd.DataFrame, y: Any = None) -> pd.DataFrame:
+    def _transform(self, X: pd.DataFrame, y: Frame | None = None) -> pd.DataFrame:
         missing = X.isna()
         if not missing.to_numpy().any():
             return X
+        # keeps the hyperparameters of fit, for it was pretrained with them
         forecaster = self.forecaster_.clone().fit(X)
         rows = X.index[missing.any(axis=1)]
         if self.method == "mean":
@@ -80,7 +82,7 @@ class StructuralImputer(BaseTransformer):
         return filled.where(~missing, values)
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return small settings that sktime's checks run with."""
         forecaster = StructuralForecaster(seasons=None, random_state=0)
         return [

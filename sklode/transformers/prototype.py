@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.forecasters.structural import StructuralForecaster
 
-TAGS: dict[str, Any] = {
+TAGS: dict[str, object] = {
     "authors": ["the sklode developers"],
     "maintainers": ["the sklode developers"],
     "scitype:transform-input": "Series",
@@ -26,7 +24,7 @@ TAGS: dict[str, Any] = {
 """Of the transformers."""
 
 
-def check_prototype(forecaster: Any) -> None:
+def check_prototype(forecaster: object) -> None:
     """Check that a parameter is a structural forecaster, or None."""
     if not isinstance(forecaster, StructuralForecaster | None):
         raise TypeError(
@@ -36,17 +34,21 @@ def check_prototype(forecaster: Any) -> None:
         )
 
 
-def fitted(forecaster: StructuralForecaster | None, y: pd.DataFrame) -> Any:
+def fitted(
+    forecaster: StructuralForecaster | None, y: pd.DataFrame
+) -> StructuralForecaster:
     """Return a clone that has found its hyperparameters on y, or the defaults' one.
 
     It is pretrained, so that a fit on other rows keeps them.
     """
     check_prototype(forecaster)
     one = StructuralForecaster() if forecaster is None else forecaster.clone()
-    return one.pretrain(y if y.index.nlevels > 1 else pd.concat({0: y}, names=["key"]))
+    # pretrain takes a panel: a lone series is one of one
+    panel = y if y.index.nlevels > 1 else pd.concat({0: y}, names=["key"])
+    return one.pretrain(panel)
 
 
-def at(index: pd.Index) -> Any:
+def at(index: pd.Index) -> pd.Index | ForecastingHorizon:
     """Return a horizon of stamps: integers are else steps."""
     if index.nlevels > 1:
         return index

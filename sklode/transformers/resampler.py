@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from sktime.transformations.base import BaseTransformer
 
+from sklode.data.arrays import Frame
 from sklode.data.ticks import default_step
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.transformers.prototype import TAGS, at, fitted
@@ -49,7 +50,7 @@ class StructuralResampler(BaseTransformer):
     5
     """
 
-    _tags: ClassVar[dict[str, Any]] = {
+    _tags: ClassVar[dict[str, object]] = {
         **TAGS,
         "X_inner_mtype": "pd.DataFrame",
         "transform-returns-same-time-index": False,
@@ -66,15 +67,16 @@ class StructuralResampler(BaseTransformer):
         self.forecaster = forecaster
         super().__init__()
 
-    def _fit(self, X: pd.DataFrame, y: Any = None) -> Any:
-        self.forecaster_, self._rows = fitted(self.forecaster, X), X
+    def _fit(self, X: pd.DataFrame, y: Frame | None = None) -> Self:
+        self.forecaster_ = fitted(self.forecaster, X)
+        self._rows = X
         return self
 
-    def _update(self, X: pd.DataFrame, y: Any = None) -> Any:
+    def _update(self, X: pd.DataFrame, y: Frame | None = None) -> Self:
         self._rows = X.combine_first(self._rows)
         return self
 
-    def _transform(self, X: pd.DataFrame, y: Any = None) -> pd.DataFrame:
+    def _transform(self, X: pd.DataFrame, y: Frame | None = None) -> pd.DataFrame:
         first = X.index[0]
         # a grid goes on where that of the rows before ended
         before = self._rows[self._rows.index < first]
@@ -92,26 +94,26 @@ class StructuralResampler(BaseTransformer):
         return found
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return small settings that sktime's checks run with."""
         forecaster = StructuralForecaster(seasons=None, random_state=0)
         return [{"forecaster": forecaster}, {"std": True, "forecaster": forecaster}]
 
 
-def _grid(index: pd.Index, freq: Any) -> pd.Index:
+def _grid(index: pd.Index, freq: str | pd.DateOffset | int | None) -> pd.Index:
     """Return the stamps of a grid between the first and the last one of an index."""
     first, last = index[0], index[-1]
     if isinstance(index, pd.PeriodIndex):
         freq = index.freq if freq is None else freq
         return pd.period_range(first, last, freq=freq, name=index.name)
     if pd.api.types.is_integer_dtype(index.dtype) and isinstance(freq, int | None):
-        step = 1 if freq is None else freq
-        if step < 1:
+        spacing = 1 if freq is None else freq
+        if spacing < 1:
             raise ValueError(
                 f"freq must be 1 or more for an index of integers; got {freq}. Pass "
                 "the number from one row of the grid to the next."
             )
-        return pd.RangeIndex(first, last + 1, step, name=index.name)
+        return pd.RangeIndex(first, last + 1, spacing, name=index.name)
     if not isinstance(index, pd.DatetimeIndex):
         raise TypeError(
             "a grid needs an index of dates, or of integers and a number of them; got "
@@ -122,5 +124,6 @@ def _grid(index: pd.Index, freq: Any) -> pd.Index:
         first = first.ceil(step)
     except (TypeError, ValueError):  # of the calendar: months, quarters, opening hours
         first = first.normalize()
+    # from midnight, a grid of the calendar may begin before the first row
     grid = pd.date_range(first, last, freq=step)
     return grid[grid >= index[0]].rename(index.name)

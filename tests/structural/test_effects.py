@@ -13,15 +13,9 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.structural.effects import (
-    ALWAYS,
-    Effect,
-    Inputs,
-    Read,
-    _Judge,
-    columns_of,
-    places,
-)
+from sklode.structural.effect_inputs import Inputs
+from sklode.structural.effect_selection import _Judge
+from sklode.structural.effects import ALWAYS, Effect, Read, columns_of, places
 from sklode.structural.model import StructuralModel
 from sklode.structural.state_space import Form
 from tests.structural.processes import SPAN, candidate, table_of

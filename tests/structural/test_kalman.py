@@ -32,7 +32,7 @@ def filtered(
 
 
 def smoothed(table: ChannelRows, found: FilterPass) -> tuple[Any, Any]:
-    given = *ONE.given(SPACE, table), found.v_F[:, None]
+    given = *ONE.system(SPACE, table), found.v_F[:, None]
     more, less = kalman.smooth_rows(*given, found.inverse_F, found.gains, NO_SHOCKS)
     return found.signal + more[..., 0], found.variance - less
 
@@ -94,7 +94,7 @@ def test_the_filter_of_columns_makes_of_y_what_the_filter_made(shape: str) -> No
     found, _, _ = filtered(table)
     gains = np.ascontiguousarray(found.gains[:, 0])
     columns = np.column_stack([table.values, -2 * table.values])
-    given = *ONE.given(SPACE, table), found.inverse_F, gains
+    given = *ONE.system(SPACE, table), found.inverse_F, gains
     both = kalman.filter_columns(*given, columns)
     size = np.abs(found.signal).max()
     np.testing.assert_allclose(both, found.signal * [1, -2], atol=1e-9 * size)

@@ -51,7 +51,7 @@ def test_the_earlier_name_of_the_components_answers_and_warns() -> None:
 
 
 def test_files_that_say_level_are_read_as_they_were_meant(tmp_path: Path) -> None:
-    path = Path(__file__).parent / "format_13" / "paper.safetensors"
+    path = Path(__file__).parents[1] / "format_13" / "paper.safetensors"
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)
         found: Any = LatentODELSTMForecaster.load_weights(path)
