@@ -32,9 +32,12 @@ _N_LAGS, _SPACING = 16, 1.5
 # inputs beyond so many deviations count as logarithms, targets as the largest
 _SOFT, _LARGEST = 3.0, 20.0
 _EMBEDDING, _MEETING = 8, 128
-_READ = 12  # numbers that `_readings` tells of a channel
+# an answer is told exp(-rate * time / reach) of the time since the last value and since
+# the origin: fast rates tell the first rows apart, slow ones the whole reach
+_RATES_OF_AGE, _RATES_OF_LEAD = (5.0, 1.25), (15.0, 5.0)
 
-_OWN = [0, 2, 4, 5, 6]  # means and the last value, which lines read
+_FULL_KL = 300
+"""With more rows than this the KL term counts for less, by the square."""
 
 _HUBER = 2.0  # from so many scales on an error counts in proportion
 _LOG_HUBER_MASS = math.log(
@@ -58,6 +61,88 @@ class HybridBatch(NamedTuple):
     channel: Tensor  # (answer,), int64
     lead: Tensor  # (answer,): time since the origin
     target: Tensor  # (answer,)
+
+
+class Readings(NamedTuple):
+    """What is read of each channel directly at the origin, (window, channel) each.
+
+    0 where a channel has no value.
+    """
+
+    last: Tensor
+    log_age: Tensor  # log(1 + age) of the last value
+    mean: Tensor
+    log_count: Tensor
+    faded_soon: Tensor  # means that forget over the times of `_FADES`
+    faded: Tensor
+    faded_late: Tensor
+    spread: Tensor
+    least: Tensor
+    largest: Tensor
+    first: Tensor
+    some: Tensor  # 1 where there is any value
+
+    @classmethod
+    def of(cls, ages: Tensor, values: Tensor, known: Tensor) -> Readings:
+        """Read windows, (window, row, channel); ``known`` is 1 where a value is."""
+        known = known.transpose(1, 2).contiguous()
+        values = values.transpose(1, 2)
+        ages = ages.unsqueeze(1)
+        count = known.sum(-1)
+        some, divisor = (count > 0).to(values.dtype), count.clamp(min=1)
+        mean = values.sum(-1) / divisor
+        spread = (((values - mean.unsqueeze(-1)) * known) ** 2).sum(-1) / divisor
+        last = known.argmax(-1, keepdim=True)
+        first = known.shape[-1] - 1 - known.flip(-1).argmax(-1, keepdim=True)
+        age = ages.expand_as(values).gather(-1, last)
+        faded = []
+        for fade in _FADES:
+            weight = torch.exp(-(ages - age).clamp(min=0) / fade) * known
+            total = weight.sum(-1).clamp(min=1e-9)
+            faded.append((weight * values).sum(-1) / total)
+        far = torch.where(known > 0, 0.0, torch.inf)
+        return cls(
+            last=values.gather(-1, last).squeeze(-1),
+            log_age=torch.log1p(age.squeeze(-1)) * some,
+            mean=mean,
+            log_count=torch.log1p(count),
+            faded_soon=faded[0],
+            faded=faded[1],
+            faded_late=faded[2],
+            spread=torch.sqrt(spread + 1e-6) * some,
+            least=torch.where(count > 0, (values + far).amin(-1), 0.0),
+            largest=torch.where(count > 0, (values - far).amax(-1), 0.0),
+            first=values.gather(-1, first).squeeze(-1) * some,
+            some=some,
+        )
+
+    @property
+    def table(self) -> Tensor:
+        """All of them, (window, channel, reading)."""
+        return torch.stack(self, -1)
+
+    @property
+    def averages(self) -> Tensor:
+        """Last value and means, which lines read, (window, channel, average)."""
+        means = self.last, self.mean, self.faded_soon, self.faded, self.faded_late
+        return torch.stack(means, -1)
+
+    @classmethod
+    def place(cls, name: str) -> int:
+        """Return where a reading stands in a `table`."""
+        return cls._fields.index(name)
+
+
+_N_AVERAGES = 5  # of `Readings.averages`
+
+
+class Origin(NamedTuple):
+    """What is known at the last row of each window."""
+
+    mean: Tensor  # of q(z0), (window, latent)
+    log_variance: Tensor  # likewise
+    readings: Tensor  # of softened values, see `Readings.table`
+    averages: Tensor  # of values, see `Readings.averages`
 
 
 class LinearFlow(nn.Module):
@@ -133,7 +218,9 @@ class HybridODE(Autoencoder):
         size, together = latent_size, n_channels * latent_size
         self.names = nn.Parameter(0.3 * torch.randn(n_channels, _EMBEDDING))
         n_lags = 0 if decoder is None else _N_LAGS
-        n_read = _READ + 2 * n_lags + _EMBEDDING + int(encoder.hidden_size)
+        n_read = (
+            len(Readings._fields) + 2 * n_lags + _EMBEDDING + int(encoder.hidden_size)
+        )
         self.token = perceptron(n_read, width, size, nn.GELU)
         if decoder is not None:
             self.direct = nn.Linear(n_channels * n_lags, together)
@@ -149,19 +236,26 @@ class HybridODE(Autoencoder):
         self.log_variance = nn.Linear(size, size)
         nn.init.zeros_(self.log_variance.weight)
         nn.init.constant_(self.log_variance.bias, -4.0)
-        n_asked = size + _EMBEDDING + 6 + _READ + n_controls
+        # beside the state: name, times, whether there is any value, readings, controls
+        n_times = len(_RATES_OF_AGE) + len(_RATES_OF_LEAD) + 1
+        n_asked = size + _EMBEDDING + n_times + 1 + len(Readings._fields) + n_controls
         self.out = perceptron(n_asked, width, 1, nn.GELU)
         with torch.no_grad():
             self.out[2].weight.mul_(0.1)  # type: ignore[operator]
         if decoder is not None:
             self.line = nn.Linear(together, n_channels)
-        self.own_lines = nn.Parameter(torch.zeros(n_channels, 3 * len(_OWN)))
+        self.own_lines = nn.Parameter(
+            torch.zeros(n_channels, (1 + len(_RATES_OF_AGE)) * _N_AVERAGES)
+        )
         self.raw_noise = nn.Parameter(torch.full((n_channels,), -0.5))
-        # of KL in the objective, set as the data call for
-        self.kl_scale = 1.0
+        self.kl_scale = 1.0  # of the KL term in the objective
         # how much each channel's values count in the likelihood
         self.weights: Tensor
         self.register_buffer("weights", torch.ones(n_channels))
+
+    def count_rows(self, n_rows: int) -> None:
+        """Let the KL term count for less, of many rows to learn from."""
+        self.kl_scale = min(1.0, _FULL_KL / max(n_rows, 1)) ** 2
 
     @property
     def latent_size(self) -> int:
@@ -178,12 +272,14 @@ class HybridODE(Autoencoder):
 
         z0 is reparametrised by ``noise``, (window, latent); without it, its mean.
         """
-        z0, log_variance, *read = self._origin(batch)
+        origin = self._origin(batch)
+        z0, log_variance = origin.mean, origin.log_variance
+        # of normal distributions, from q(z0) to N(0, I)
         kl = 0.5 * (z0**2 + log_variance.exp() - 1 - log_variance).sum(-1)
         if noise is not None:
             z0 = z0 + noise * torch.exp(0.5 * log_variance)
         errors = batch.target.clamp(-_LARGEST, _LARGEST)
-        errors = errors - self._answers(batch, z0, *read)
+        errors = errors - self._answers(batch, z0, origin)
         each = huber_log_likelihood(errors, self.noise_scale[batch.channel])
         each = each * self.weights[batch.channel]
         n = len(batch.times)
@@ -193,15 +289,15 @@ class HybridODE(Autoencoder):
 
     def predict(self, batch: HybridBatch) -> Tensor:
         """Return x^ at the mean of q(z0), (answer,)."""
-        z0, _, *read = self._origin(batch)
-        return self._answers(batch, z0, *read)
+        origin = self._origin(batch)
+        return self._answers(batch, origin.mean, origin)
 
-    def _origin(self, batch: HybridBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return mean and log variance of q(z0), and both kinds of readings."""
+    def _origin(self, batch: HybridBatch) -> Origin:
+        """Read windows; encode them to q(z0) at their origins."""
         known = batch.mask.to(batch.values.dtype)
         raw = torch.where(batch.mask, batch.values, 0.0)
         values = _softened(raw)
-        read = _readings(batch.times, values, known)
+        read = Readings.of(batch.times, values, known).table
         inputs = [values, known]
         if batch.controls is not None:
             inputs.append(batch.controls)
@@ -218,20 +314,22 @@ class HybridODE(Autoencoder):
             z = z + self.direct(near.flatten(1)).view(z.shape)
         z = z + self.meeting(z.flatten(1)).view(z.shape)
         z = z + self.own(z)
-        plain = _readings(batch.times, raw.clamp(-_LARGEST, _LARGEST), known)
-        log_variance = self.log_variance(z).flatten(1)
-        return z.flatten(1), log_variance, read, plain[..., _OWN]
+        limited = raw.clamp(-_LARGEST, _LARGEST)
+        return Origin(
+            mean=z.flatten(1),
+            log_variance=self.log_variance(z).flatten(1),
+            readings=read,
+            averages=Readings.of(batch.times, limited, known).averages,
+        )
 
-    def _answers(
-        self, batch: HybridBatch, z0: Tensor, read: Tensor, plain: Tensor
-    ) -> Tensor:
+    def _answers(self, batch: HybridBatch, z0: Tensor, origin: Origin) -> Tensor:
         """Return x^ of each answer, of z0 and readings of the origin."""
         window, channel, lead = batch.window, batch.channel, batch.lead
-        own = read[window, channel]
-        age = (lead + torch.expm1(own[:, 1])) / self.reach
-        passed = lead / self.reach
-        fading = torch.stack([torch.exp(-5 * age), torch.exp(-1.25 * age)], 1)
-        ahead = [torch.exp(-15 * passed), torch.exp(-5 * passed), passed]
+        own = origin.readings[window, channel]
+        since_origin = torch.expm1(own[:, Readings.place("log_age")])
+        age, passed = (lead + since_origin) / self.reach, lead / self.reach
+        fading = torch.stack([torch.exp(-rate * age) for rate in _RATES_OF_AGE], 1)
+        ahead = [*(torch.exp(-rate * passed) for rate in _RATES_OF_LEAD), passed]
         # each answer's place among its window's
         slot = torch.arange(len(window), device=window.device)
         slot = slot - torch.searchsorted(window, window)
@@ -242,17 +340,19 @@ class HybridODE(Autoencoder):
             state = z0.unflatten(1, of_channels)[window, channel]
             state = self.flow(state, channel, lead)
         else:
-            origin = z0.new_zeros(len(z0))
-            z = self.decoder(z0, origin, asked, batch.path)[window, slot]
+            t0 = z0.new_zeros(len(z0))
+            z = self.decoder(z0, t0, asked, batch.path)[window, slot]
             answer = torch.arange(len(z), device=z.device)
             state = z.unflatten(1, of_channels)[answer, channel]
         name, since = self.names[channel], torch.stack(ahead, 1)
-        parts = [state, name, since, fading, own[:, -1:], own]
+        some = own[:, Readings.place("some")].unsqueeze(1)
+        parts = [state, name, since, fading, some, own]
         if batch.path is not None:
             parts.append(batch.path.at(asked)[window, slot])
         x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
         faded = functional.pad(fading, (1, 0), value=1.0)
-        lines = (plain[window, channel].unsqueeze(2) * faded.unsqueeze(1)).flatten(1)
+        averages = origin.averages[window, channel].unsqueeze(2)
+        lines = (averages * faded.unsqueeze(1)).flatten(1)
         x = x + (self.own_lines[channel] * lines).sum(1)
         if self.decoder is not None:
             x = x + self.line(z).gather(1, channel.unsqueeze(1)).squeeze(1)
@@ -276,44 +376,6 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
 def _softened(values: Tensor) -> Tensor:
     beyond = (values.abs() - _SOFT).clamp(min=0)
     return values.clamp(-_SOFT, _SOFT) + values.sign() * torch.log1p(beyond)
-
-
-def _readings(ages: Tensor, values: Tensor, known: Tensor) -> Tensor:
-    """Return readings of each channel at the origin, (window, channel, number).
-
-    Last value, logarithms of its age and of the count, mean, decayed means,
-    spread, least, largest and first value, and whether there is any. ``known``
-    is 1 where a value is, which is 0 elsewhere.
-    """
-    known = known.transpose(1, 2).contiguous()
-    values = values.transpose(1, 2)
-    ages = ages.unsqueeze(1)
-    count = known.sum(-1)
-    some, divisor = (count > 0).to(values.dtype), count.clamp(min=1)
-    mean = values.sum(-1) / divisor
-    spread = (((values - mean.unsqueeze(-1)) * known) ** 2).sum(-1) / divisor
-    last = known.argmax(-1, keepdim=True)
-    first = known.shape[-1] - 1 - known.flip(-1).argmax(-1, keepdim=True)
-    age = ages.expand_as(values).gather(-1, last)
-    faded = []
-    for fade in _FADES:
-        weight = torch.exp(-(ages - age).clamp(min=0) / fade) * known
-        total = weight.sum(-1).clamp(min=1e-9)
-        faded.append((weight * values).sum(-1) / total)
-    far = torch.where(known > 0, 0.0, torch.inf)
-    numbers = [
-        values.gather(-1, last).squeeze(-1),
-        torch.log1p(age.squeeze(-1)) * some,
-        mean,
-        torch.log1p(count),
-        *faded,
-        torch.sqrt(spread + 1e-6) * some,
-        torch.where(count > 0, (values + far).amin(-1), 0.0),
-        torch.where(count > 0, (values - far).amax(-1), 0.0),
-        values.gather(-1, first).squeeze(-1) * some,
-        some,
-    ]
-    return torch.stack(numbers, -1)
 
 
 def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:

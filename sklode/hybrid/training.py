@@ -69,9 +69,6 @@ weather (one series) 5 and 18 % larger.
 _FEWEST_SEEN = 3
 _ANSWERS = 4096  # values that a batch asks for at most
 
-_FULL_KL = 300
-"""With more rows than this the KL term counts for less, by the square."""
-
 
 class HybridTraining(Training):
     """A training that looks ahead from rows anywhere in the series."""
@@ -270,7 +267,7 @@ class HybridTraining(Training):
                 held_out = np.sort(rng.permutation(ends)[:64])
                 validation = self._batch(origins, held_out, network.reach, rng)
                 rows, (origins, usable) = before, spared
-        network.kl_scale = min(1.0, _FULL_KL / max(len(rows.ticks), 1)) ** 2
+        network.count_rows(len(rows.ticks))
         n_batches = self.n_batches(len(rows.ticks))
         reach, chances = network.reach, None
         if network.decoder is not None and self._whole:

@@ -31,9 +31,9 @@ _MOST_ROWS, _LEAST_ROWS = 1500, 60  # last ones of a series, that it is found on
 _LENGTHS = 1, 5, 25  # rows that are hidden together: a lone one, gaps, lost weeks
 _FIRST = _LENGTHS[1:2]
 _LEAST_VARIANCE = 1e-12  # in units of the states
-_BLOCKS = 5
-_PENALTIES = 10.0 ** np.arange(-1, 4.5, 0.5)
-_CONFIDENCE = 0.95
+_BLOCKS = 5  # of time, each told by the weights of the others: cross-validation
+_PENALTIES = 10.0 ** np.arange(-1, 4.5, 0.5)  # of ridge regression, of unit features
+_CONFIDENCE = 0.95  # that what others tell is no chance, by convention
 # share of hidden rows' squares that must be explained: weaker links of the Denver air
 # (0.01 to 0.03) harmed as often as they helped
 _LEAST_SHARE = 0.05
@@ -118,16 +118,21 @@ class Concurrent(NamedTuple):
             is_known = _is_known(seen, rows)
             if not is_known.all():
                 rows = channels[j].in_units(rows)
-                given = channels[k], rows, is_known, asked
-                new[:, j], spread[:, j] = _new(*given)
+                new[:, j], spread[:, j] = _new(channels[k], rows, is_known, asked)
         if not spread.any():
             return None
         weights = self.weights[:, :, k].ravel()
+        # of what is new w' n, with deviations s and correlations R, the variance is
+        # (w s)' R (w s)
         size = spread.reshape(len(new), -1) * weights
         explained = self.share[k] * ((size @ self.likeness[k]) * size).sum(1)
         signal, variance = channels[k].smoothed(channels[k].in_units(seen), asked)
         left = 1 - np.clip(explained / np.maximum(variance, 1e-12), 0.0, 1 - _LEFT)
-        return Told(new.reshape(len(new), -1) @ weights, signal, np.sqrt(left))
+        return Told(
+            shift=new.reshape(len(new), -1) @ weights,
+            middle=signal,
+            narrower=np.sqrt(left),
+        )
 
 
 def _near(table: ChannelRows, asked: ChannelRows) -> ChannelRows:
@@ -145,6 +150,7 @@ def _is_known(seen: ChannelRows, rows: ChannelRows) -> Flags:
         return found
     near = 0.5 * min(_gap(seen), _gap(rows))  # stamps need not be the same
     ends = np.concatenate([seen.times, rows.times])
+    # so far from each other stand series on one axis that one search serves all
     far = 4 * (ends.max() - ends.min() + near + 1)
     last = np.searchsorted(
         rows.times + far * rows.series,
@@ -158,6 +164,7 @@ def _is_known(seen: ChannelRows, rows: ChannelRows) -> Flags:
 
 
 def _gap(table: ChannelRows) -> float:
+    """Return the usual gap of a table's rows."""
     gaps = np.diff(table.times)
     gaps = gaps[gaps > 0]
     return float(np.median(gaps)) if len(gaps) else 1.0
@@ -171,20 +178,23 @@ def _new(
     They are smoothed as the channel's own rows would be: what is forecast there from
     either's known rows is then the same, and cancels.
     """
-    whole = channel.smoothed(rows, asked)
-    less = channel.smoothed(rows.where(is_known), asked)
+    signal_of_all, variance_of_all = channel.smoothed(rows, asked)
+    signal_of_known, variance_of_known = channel.smoothed(rows.where(is_known), asked)
     noise, of_noise = np.zeros((2, len(asked.times)))
     every = np.append(rows.times, asked.times)
     far = 4 * (np.ptp(every) + 1)
     at, where = rows.times + far * rows.series, asked.times + far * asked.series
     place = np.minimum(np.searchsorted(at, where), len(at) - 1)
     same = (at[place] == where) & ~is_known[place]
-    noise[same] = rows.values[place[same]] - whole[0][same]
-    of_noise[same] = channel.noises(asked)[same] - whole[1][same]
+    # what a row's value is beyond its signal; that has the variance of the noise, less
+    # what the row itself has pulled the signal to it
+    noise[same] = rows.values[place[same]] - signal_of_all[same]
+    of_noise[same] = channel.noises(asked)[same] - variance_of_all[same]
     of_noise = np.sqrt(np.maximum(of_noise, 0.0))
     noise = np.clip(noise, -_NOISE * of_noise, _NOISE * of_noise)
-    spread = np.sqrt(np.maximum(less[1] - whole[1], 0.0))
-    signal = np.where(spread > 0, whole[0] - less[0], 0.0)
+    # the mean moves by a variance that is what the variance loses (law of total variance)
+    spread = np.sqrt(np.maximum(variance_of_known - variance_of_all, 0.0))
+    signal = np.where(spread > 0, signal_of_all - signal_of_known, 0.0)
     return np.stack([signal, noise], 1), np.stack([spread, of_noise], 1)
 
 
@@ -217,7 +227,7 @@ def _hidden(
     if n < _LEAST_ROWS:
         return None
     own, rows = channels[k].in_units(own), np.arange(n)
-    found = []
+    found: list[_Hidden] = []
     for length in lengths:
         for turn in range(2) if n >= 8 * length else ():
             is_hidden = rows // length % 2 == turn
@@ -227,19 +237,26 @@ def _hidden(
             new, spread = np.zeros((2, len(signal), len(channels), 2))
             for j, other in enumerate(channels):
                 if j != k:
-                    given = channels[k], other, seen, asked
-                    new[:, j], spread[:, j] = _look(*given)
-            place = (rows[is_hidden] // length * length * _BLOCKS) // n
-            rest, noise = hidden.values - signal, channels[k].noises(hidden)
-            together = np.full(len(rest), length)
-            found.append((rest, new, spread, variance, noise, place, together))
-    columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-    return _Hidden._make(columns)
+                    new[:, j], spread[:, j] = _look(channels[k], other, seen, asked)
+            some = _Hidden(
+                rest=hidden.values - signal,
+                new=new,
+                spread=spread,
+                signal=variance,
+                noise=channels[k].noises(hidden),
+                # rows that are hidden together are of one block
+                place=(rows[is_hidden] // length * length * _BLOCKS) // n,
+                length=np.full(len(signal), length),
+            )
+            found.append(some)
+    # each field's arrays, of all lengths and turns, end to end
+    return _Hidden(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
 
 
 def _look(
     channel: Channel, other: Channel, seen: ChannelRows, asked: ChannelRows
 ) -> tuple[Array, Array]:
+    """Return what another channel adds where rows are hidden, see `_new`."""
     table = other.in_units(other.table)
     if len(table.bounds) == 2:
         table = table.where(table.times >= min(seen.times[0], asked.times[0]))
@@ -255,6 +272,7 @@ def _regress(found: Concurrent, k: int, given: _Hidden) -> bool:
     # where nothing varies rounding may leave less than nothing
     spread = np.sqrt(np.maximum(given.signal + given.noise, _LEAST_VARIANCE))
     rest = given.rest / spread
+    # 1.4826 median deviations are the standard deviation of a normal distribution
     width = _CLIPPED * 1.4826 * np.median(np.abs(rest))
     rest = np.clip(rest, -width, width)
     features = given.new.reshape(len(rest), -1) / spread[:, None]
@@ -270,6 +288,8 @@ def _regress(found: Concurrent, k: int, given: _Hidden) -> bool:
         held_out[:, mine] = weights @ features[mine].T
     best = int(np.argmin(((rest - held_out) ** 2).sum(1)))
     told = held_out[best]
+    # proved if the mean gain of blocks is beyond chance (Student's t, one-sided), if it
+    # is worth it, and if neither lone rows nor gaps lose
     gains = rest**2 - (rest - told) ** 2
     by_block = np.bincount(given.place, gains, _BLOCKS)
     error = by_block.std(ddof=1) / math.sqrt(_BLOCKS)
@@ -298,6 +318,7 @@ def _share(rest: Array, explained: Array, signal: Array) -> float:
     losses = []
     for share in _SHARES:
         left = 1 - np.minimum(share * explained, (1 - _LEFT) * signal)
+        # twice minus the log likelihood of a normal of that variance
         losses.append(float((np.log(left) + rest**2 / left).sum()))
     return float(_SHARES[int(np.argmin(losses))])
 

@@ -27,10 +27,10 @@ _NEAR = 7  # rows, whose mean residual the regression is of
 _LEADS = np.array([*range(_NEAR), 8, 10, 12, 15, 19, 24, 29])
 # rows later than so many usual gaps, each, do not count
 _REACH = 2.0
-_PENALTIES = 10.0 ** np.arange(1, 5.5, 0.5)
-_FADING = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0
-_BLOCKS = 5
-_CONFIDENCE = 0.95  # choosing a penalty gains by chance
+_PENALTIES = 10.0 ** np.arange(1, 5.5, 0.5)  # of ridge regression, of unit features
+_FADING = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0  # rates that are tried, by usual gap
+_BLOCKS = 5  # of time, each told by the weights of the others: cross-validation
+_CONFIDENCE = 0.95  # by convention; choosing a penalty gains by chance
 # residuals beyond so many median deviations count as these
 _CLIPPED = 4.0
 
@@ -67,24 +67,26 @@ class CrossChannel(NamedTuple):
         if len(tables[0].bounds) == 2:
             usable[:_BURNT] = False
         sums = np.zeros((len(times), n, len(MEMORIES)))
-        looked = []
+        ahead: list[_Ahead] = []
         for k, place in enumerate(places):
-            given = heaviest_of_each(channels[k]), spans[k], tables[k]
-            innovations, *residuals = _looked_ahead(*given)
-            sums[place, k] = innovations[:, None]
-            looked.append(residuals)
+            looked = _look_ahead(heaviest_of_each(channels[k]), spans[k], tables[k])
+            sums[place, k] = looked.innovations[:, None]
+            ahead.append(looked)
         gaps = np.where(np.diff(series) == 0, np.diff(times), np.inf)
         left = np.exp(-gaps[:, None] / np.array(MEMORIES))
+        # sums of past innovations fade as exp(-t / memory), so one step brings all on
         for i in range(1, len(times)):
             sums[i] += sums[i - 1] * left[i - 1]
         features = sums.reshape(len(times), -1)
         for k, (table, place) in enumerate(zip(tables, places, strict=True)):
+            # of each stamp the channel's row at it or before it
             last = np.full(len(times), -1)
             last[place] = np.arange(len(place))
             last = np.maximum.accumulate(last)
             origins = np.flatnonzero((last >= table.bounds[series]) & usable)
             rows = last[origins]
-            residuals, gaps = (each[rows] for each in looked[k])
+            residuals = ahead[k].residuals[rows]
+            gaps = ahead[k].gaps[rows]
             gaps = gaps - (times[origins] - table.times[rows])[:, None]
             own = np.repeat(np.arange(n) == k, len(MEMORIES))
             weights, found.fading[k] = _regressed(
@@ -111,27 +113,30 @@ def _stamps(tables: list[ChannelRows]) -> tuple[Numbers, Array, list[Numbers]]:
     return rows[:, 0].astype(np.int64), rows[:, 1], places
 
 
-def _looked_ahead(
-    groups: list[Candidate], span: float, table: ChannelRows
-) -> tuple[Array, Array, Array]:
-    """Return innovations; residuals, (row, lead) or NaN; and leads.
+class _Ahead(NamedTuple):
+    """What a channel's rows are beyond what was expected of them at earlier ones."""
 
-    Each series is looked at by its group's component.
-    """
+    innovations: Array  # (row,)
+    residuals: Array  # (row, lead), NaN where there is no row ahead
+    gaps: Array  # (row, lead), times from the row to those ahead
+
+
+def _look_ahead(groups: list[Candidate], span: float, table: ChannelRows) -> _Ahead:
+    """Look ahead from each row; each series by its group's component."""
     own, n = groups_of(groups, table)[table.series], len(table.times)
     innovations = np.empty(n)
     residuals, gaps = np.empty((2, n, len(_LEADS)))
     for candidate in groups:
         mine = own == candidate.group if len(groups) > 1 else np.full(n, True)
         if mine.any():
-            found = _looked_ahead_by(candidate, span, table.where(mine))
-            innovations[mine], residuals[mine], gaps[mine] = found
-    return innovations, residuals, gaps
+            found = _look_ahead_by(candidate, span, table.where(mine))
+            innovations[mine] = found.innovations
+            residuals[mine], gaps[mine] = found.residuals, found.gaps
+    return _Ahead(innovations, residuals, gaps)
 
 
-def _looked_ahead_by(
-    candidate: Candidate, span: float, table: ChannelRows
-) -> tuple[Array, Array, Array]:
+def _look_ahead_by(candidate: Candidate, span: float, table: ChannelRows) -> _Ahead:
+    """Look ahead from each row by one component."""
     space = candidate.space(span)
     n, d = len(table.times), len(space.start)
     table = candidate.own(table, span).in_units(table)
@@ -148,16 +153,27 @@ def _looked_ahead_by(
     times = np.maximum.accumulate(times, axis=1)
     bounds = np.arange(0, len(asked) + 1, len(_LEADS))
     unknown = np.full(len(asked), np.nan)
-    inputs, exact = table.inputs[asked], np.zeros(len(asked))
-    later = ChannelRows(times.ravel(), unknown, inputs, exact, bounds)
+    later = ChannelRows(
+        times=times.ravel(),
+        values=unknown,
+        inputs=table.inputs[asked],
+        errors=np.zeros(len(asked)),
+        bounds=bounds,
+    )
     # expectations need no covariances
-    known = States(states[ahead], np.zeros((n_asked, d, d)), np.zeros((n_asked, 2)))
+    known = States(
+        means=states[ahead],
+        covariances=np.zeros((n_asked, d, d)),
+        runs=np.zeros((n_asked, 2)),
+    )
     since = times[:, 0] - table.times[ahead]
-    signal = candidate.filtered(space, later, space.whole, known, since).signal
+    signal = candidate.filtered(
+        space, later, space.whole, states=known, since=since
+    ).signal
     residuals = np.full(rows.shape, np.nan)
     residuals[ahead] = (table.values[asked] - signal[:, 0]).reshape(times.shape)
     residuals[gaps > _REACH * (_LEADS + 2)] = np.nan
-    return innovations, residuals, gaps
+    return _Ahead(innovations, residuals, gaps)
 
 
 def _regressed(
@@ -179,6 +195,8 @@ def _regressed(
     features = features / scale
     shift, best = _held_out(features, goal)
     alone, _ = _held_out(features[:, own], goal)
+    # better than nothing, and than the channel's own innovations alone: blocks' mean
+    # gain is beyond chance, by Student's t, one-sided
     for before in (np.zeros_like(goal), alone):
         gains = (goal - before) ** 2 - (goal - shift) ** 2
         by_block = np.array([b.mean() for b in np.array_split(gains, _BLOCKS)])
@@ -202,6 +220,7 @@ def _held_out(features: Array, goal: Array) -> tuple[Array, int]:
 
 
 def _ridge(features: Array, goal: Array) -> Array:
+    """Return weights by penalty, (penalty, feature)."""
     normal = features.T @ features
     each = normal + _PENALTIES[:, None, None] * np.eye(len(normal))
     found: Array = np.linalg.solve(each, (features.T @ goal)[:, None])[..., 0]
@@ -209,6 +228,7 @@ def _ridge(features: Array, goal: Array) -> Array:
 
 
 def _fading(shift: Array, residuals: Array, gaps: Array) -> float:
+    """Return the rate at which a shift fades that leaves the least squares later on."""
     known = ~np.isnan(residuals)
     later = np.where(known, residuals, 0.0)
     squares = (later**2).sum(0) / np.maximum(known.sum(0), 1)
@@ -224,6 +244,7 @@ def _fading(shift: Array, residuals: Array, gaps: Array) -> float:
 
 def _clipped(values: Array) -> Array:
     """Return values of which a few may be absurd."""
+    # 1.4826 median deviations are the standard deviation of a normal distribution
     width = _CLIPPED * 1.4826 * np.nanmedian(np.abs(values), axis=0)
     width = np.where(width > 0, width, np.inf)
     clipped: Array = np.clip(values, -width, width)

@@ -38,6 +38,7 @@ def earlier(
     It is linear between values, and before the first and after the last as they are.
     """
     known = ~np.isnan(column)
+    # where series begin among the values that are known
     bounds = np.append(0, np.cumsum(known))[bounds]
     times, values = times[known], column[known]
     if not len(values):
@@ -94,6 +95,7 @@ def _standing_out(
         asked = own.times - delay
         is_known = asked >= start
         before = earlier(other.bounds, other.times, other.values, series, asked)
+        # a mean of each bin explains the sum of (sum of the bin)^2 over its number
         which = np.searchsorted(edges, before[is_known])
         counts = np.bincount(which, minlength=len(edges) + 1)
         sums = np.bincount(which, values[is_known], len(edges) + 1)
@@ -106,8 +108,9 @@ def _standing_out(
     if not len(peaks):
         return 0.0, delays[:0]
     peaks = peaks[np.argsort(-shares[peaks])[:_MOST_PEAKS]]
-    # and the vertex of a parabola through each peak and its neighbours
-    before, at, after = (shares[peaks + k] for k in (-1, 0, 1))
+    # and the vertex of a parabola through each peak and its neighbours: of values a, b,
+    # c at -1, 0, 1 that is (a - c) / (2 (a - 2 b + c))
+    before, at, after = shares[peaks - 1], shares[peaks], shares[peaks + 1]
     vertex = 0.5 * (before - after) / (before - 2 * at + after)
     found = np.concatenate([delays[peaks], delays[peaks] + spacing * vertex])
     return float(shares[peaks[0]]), found

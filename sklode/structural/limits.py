@@ -39,7 +39,8 @@ class LargestMoves(NamedTuple):
         longest = max(float(table.spans.max(initial=0)), 1.0)
         lags = np.geomspace(min(1.0, longest / 2), longest, _EXACT)
         sizes = _moved(table, lags).max(axis=1, initial=0.0)
-        return cls(lags, sizes, *_hull(table))
+        hull, widening = _hull(table)
+        return cls(lags=lags, sizes=sizes, hull=hull, widening=widening)
 
     def within(self, lags: Array) -> Array:
         """Return the largest in so long; beyond all rows in proportion."""
@@ -65,7 +66,7 @@ class Limits(NamedTuple):
     reach: Array  # (query,), the largest move in as long a time
     candidate: Candidate
     effect: Array  # (query,), of X since that row, in states' units
-    held: Array  # (2, query), what points stay within beside, see `Moves.held`
+    held: Array  # (2, query), what points stay within beside, see `LargestMoves.held`
 
     @classmethod
     @np.errstate(over="ignore", invalid="ignore")
@@ -102,17 +103,24 @@ class Limits(NamedTuple):
         if columns and len(table.times):
             changes = queries.inputs[:, columns] - table.inputs[row][:, columns]
             effect = (changes * states.means[series, -len(columns) :]).sum(1)
-        held = known.held(few, centre, lags)
-        return cls(centre, reach, candidate.at(series), effect, held)
+        return cls(
+            centre=centre,
+            reach=reach,
+            candidate=candidate.at(series),
+            effect=effect,
+            held=known.held(few, centre, lags),
+        )
 
     def points(self, values: Array) -> Array:
         """Return points, (query,), within limits: their own, and those of a panel."""
-        (low, high), (least, most) = self.ends(POINTS), self._with_effect(*self.held)
+        low, high = self.ends(POINTS)
+        least, most = self._with_effect(low=self.held[0], high=self.held[1])
         return np.clip(values, np.maximum(low, least), np.minimum(high, most))
 
     def within(self, values: Array) -> Array:
         """Return bounds or paths, (..., query), within limits."""
-        return np.clip(values, *self.ends(BOUNDS))
+        low, high = self.ends(BOUNDS)
+        return np.clip(values, low, high)
 
     @np.errstate(over="ignore", invalid="ignore")
     def ends(self, times: float) -> tuple[Array, Array]:
@@ -121,7 +129,7 @@ class Limits(NamedTuple):
         What X does is known ahead and may be more than ever before: limits go with it.
         """
         return self._with_effect(
-            *(self.centre + sign * times * self.reach for sign in (-1, 1))
+            low=self.centre - times * self.reach, high=self.centre + times * self.reach
         )
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -129,10 +137,8 @@ class Limits(NamedTuple):
         """Return limits, (query,) each, that X moves outward."""
         if self.effect.any():
             one = self.candidate
-            low, high = (
-                choose(limit, one.original(one.scaled(limit) + self.effect))
-                for choose, limit in ((np.minimum, low), (np.maximum, high))
-            )
+            low = np.minimum(low, one.original(one.scaled(low) + self.effect))
+            high = np.maximum(high, one.original(one.scaled(high) + self.effect))
         return low, high
 
 
@@ -145,7 +151,8 @@ def _hull(table: ChannelRows) -> tuple[Array, Array]:
         return np.array([-np.inf, np.inf]), np.zeros(2)
     half = table.spans.max() / 2
     early = table.values[table.times <= table.starts[table.series] + half]
-    hull, before = (np.array([x.min(), x.max()]) for x in (table.values, early))
+    hull = np.array([table.values.min(), table.values.max()])
+    before = np.array([early.min(), early.max()])
     return hull, (hull - before) / half if half > 0 else np.zeros(2)
 
 
@@ -156,7 +163,8 @@ def _moved(table: ChannelRows, lags: Array) -> Array:
     filled = np.flatnonzero(table.lengths)
     if not len(filled):
         return found
-    # the least and the largest of 1, 2, 4, ... rows from each one on
+    # a sparse table: the least and the largest of 1, 2, 4, ... rows from each one on,
+    # each from two of half as many
     rows, lows, highs = np.arange(len(table.values)), [table.values], [table.values]
     while 2 ** len(lows) <= table.lengths.max():
         later = np.minimum(rows + 2 ** (len(lows) - 1), rows[-1])
@@ -177,7 +185,7 @@ def _moved(table: ChannelRows, lags: Array) -> Array:
 
 
 def _own(table: ChannelRows, series: Numbers, lags: Array) -> Array:
-    """Return how far queries' own series moved within lags; see `Moves.within`."""
+    """Return how far queries' own series moved, see `LargestMoves.within`."""
     spans = np.where(table.spans > 0, table.spans, 1.0)[series]
     within = np.minimum(lags, spans)
     asked = np.unique(within)

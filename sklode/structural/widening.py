@@ -17,11 +17,10 @@ _RECENT = 8.0  # rows in which what an error tells fades
 _CLIPPED = 5.0  # deviations: larger errors count as these
 _DOUBT, _RECENT_DOUBT = 30.0, 1.0  # errors that what is expected beforehand is worth
 _CHANCE = 1.2  # of squares of errors: a fifth more is no break
+# how much larger errors are on new rows than on those that hyperparameters fit. This,
+# the fading, the doubts and the chance were set on made-up breaks and competition
+# series: with them 90 % intervals hold 0.84 of more noise, 0.72 of kinks in a trend
 _OPTIMISM = 1.1
-"""How much larger errors are on new rows than on those that hyperparameters fit.
-
-This, the fading and the doubts were set on made-up breaks and competition series.
-"""
 
 
 class Widening(NamedTuple):
@@ -81,7 +80,11 @@ def _errors(
     asked = table.where(rows.ravel())._replace(
         values=np.full(rows.size, np.nan), bounds=np.arange(0, rows.size + 1, _LEADS)
     )
-    after = States(*(np.concatenate(arrays) for arrays in zip(*known, strict=True)))
+    after = States(  # each origin's, as of a series of its own
+        means=np.concatenate([states.means for states in known]),
+        covariances=np.concatenate([states.covariances for states in known]),
+        runs=np.concatenate([states.runs for states in known]),
+    )
     leads = table.times[rows] - table.times[origins][:, None]
     found = candidate.filtered(
         space, asked, space.whole, states=after, since=leads[:, 0]
@@ -109,6 +112,9 @@ def _factors(squares: Array, ages: Array) -> Array:
             continue
         rows = np.where(some, ages[:, near], -1.0)
         sizes = _without_the_worst(np.where(some, squares[:, near], 0.0), rows)
+        # origins of neighbouring rows share lead - 1 of the rows ahead: about as many
+        # errors as have half the lead of their own count; and then doubts count as so
+        # many errors of the size that is expected
         n = some.any(axis=1).sum() / max(lead / 2, 1.0)
         usual = (n * sizes.sum() / some.sum() + _DOUBT) / (n + _DOUBT)
         weights = np.where(some, np.exp(-ages[:, near] / _RECENT), 0.0)
