@@ -1,0 +1,67 @@
+"""Scores of distributions and of joint paths.
+
+Tested in tests/test_model_selection.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from sklode.data.arrays import Array
+
+
+def quantile_crps(truth: Array, quantiles: Array, alpha: Array) -> Array:
+    r"""Return the continuous ranked probability score of each value, by quantiles.
+
+    .. math:: 2 \int_0^1 (1[y < q_\alpha] - \alpha) (q_\alpha - y) \, d\alpha
+
+    Parameters
+    ----------
+    truth : ndarray of shape (row,)
+        Values y.
+    quantiles : ndarray of shape (row, level)
+        Forecast quantiles, such as those of ``predict_quantiles``.
+    alpha : ndarray of shape (level,)
+        Their levels, the middles of parts of equal probability: 0.05, 0.15, ..., 0.95.
+
+    Returns
+    -------
+    ndarray of shape (row,)
+        Scores in the unit of y, less is better.
+
+    References
+    ----------
+    T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
+    estimation", Journal of the American Statistical Association 2007.
+    """
+    above = truth[:, None] - quantiles
+    return 2 * np.maximum(alpha * above, (alpha - 1) * above).mean(axis=1)
+
+
+def energy_score(truth: Array, paths: Array) -> float:
+    r"""Return the energy score of joint sample paths: less is better.
+
+    .. math:: E \| x - y \| - \frac{1}{2} E \| x - x' \|
+
+    with y the truth, and x and x' different paths; without bias for any number of them.
+
+    Parameters
+    ----------
+    truth : ndarray of shape (value,)
+        All values of all rows and columns.
+    paths : ndarray of shape (path, value)
+        At least two, such as those of ``sample``.
+
+    Returns
+    -------
+    float
+        The score, in the unit of y times the root of the number of values.
+
+    References
+    ----------
+    T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
+    estimation", Journal of the American Statistical Association 2007.
+    """
+    away = np.linalg.norm(paths - truth, axis=1).mean()
+    return float(away - pdist(paths).mean() / 2)
