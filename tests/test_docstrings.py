@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -38,3 +39,17 @@ def test_the_page_for_developers_names_files_and_functions_that_there_are() -> N
     named = set(re.findall(r"`(_?[A-Za-z]\w{3,})`|\b([A-Z]\w+\.\w+)", page))
     names = {part for pair in named for name in pair for part in name.split(".")}
     assert {name for name in names if name and name not in code} == set()
+
+
+def test_every_module_has_a_test_file_of_its_name_or_says_where_it_is_tested() -> None:
+    root = Path(sklode.__file__).parent
+    tests = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        has_functions = any(isinstance(x, ast.FunctionDef) for x in ast.walk(tree))
+        own = tests / path.relative_to(root).parent / f"test_{path.name}"
+        if path.name == "__init__.py" or not has_functions or own.exists():
+            continue
+        told = re.search(r"Tested in\s+(\S+\.py)", ast.get_docstring(tree) or "")
+        assert told, f"{path.relative_to(root)} has no test file and names none"
+        assert (root.parent / told[1].rstrip(".")).exists(), told[1]

@@ -1,4 +1,7 @@
-"""A real irregular record to try sklode on."""
+"""A real irregular record to try sklode on.
+
+Tested in tests/test_examples.py.
+"""
 
 from __future__ import annotations
 

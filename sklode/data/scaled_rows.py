@@ -1,4 +1,7 @@
-"""Rows of series in a network's units, and controls known at any time."""
+"""Rows of series in a network's units, and controls known at any time.
+
+Tested in tests/latent_ode/test_windows.py and tests/hybrid/test_origins.py.
+"""
 
 from __future__ import annotations
 

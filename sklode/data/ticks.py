@@ -1,4 +1,7 @@
-"""Time stamps: the ticks of an index, and the steps of a horizon on it."""
+"""Time stamps: the ticks of an index, and the steps of a horizon on it.
+
+Tested in tests/data/test_horizons.py, test_clock.py and test_history.py.
+"""
 
 from __future__ import annotations
 

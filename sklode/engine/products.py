@@ -4,6 +4,8 @@ With small matrices a call of BLAS takes longer to begin than to multiply.
 Here the sums of a tile stay in registers: `_tile` writes LLVM's instructions.
 
 Matrices are one-dimensional arrays, row after row.
+
+Tested in tests/engine/test_against_torch.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What torch is set to in a thread of ours: its threads and its modes."""
+"""What torch is set to in a thread of ours: its threads and its modes.
+
+Tested in tests/engine/test_concurrency.py.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ A matrix (series, feature) is a one-dimensional array; what is kept of each step
 row of an array (step, ...). ``v1`` and ``v2`` are what both hidden layers give, (stage,
 series * width); v2 is empty where there is one. A field is its method (a, a^T, b), its
 weights W_1, W_2, M, W_o, its biases b_1, b_2, c, b_o, and its sizes.
+
+Tested in tests/engine/test_against_torch.py.
 """
 
 from __future__ import annotations

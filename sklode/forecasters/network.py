@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
 from sklode.engine.threads import own_modes
+from sklode.forecasters.asking import AskingForecaster
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.protocols import FittedModel, Horizon
 from sklode.forecasters.structural import StructuralForecaster
@@ -125,7 +126,7 @@ class NetworkForecaster(ContinuousForecaster):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
-    def _twin(self) -> ContinuousForecaster:
+    def _twin(self) -> AskingForecaster:
         if self.network_share_:
             return self
         shared = {name: getattr(self, name) for name in ("freq", "clean")}

@@ -1,4 +1,7 @@
-"""What the forecasters ask of a model: two protocols, whichever model it is."""
+"""What the forecasters ask of a model: two protocols, whichever model it is.
+
+Tested in tests/latent_ode/test_answers.py and tests/hybrid/test_model.py.
+"""
 
 from __future__ import annotations
 

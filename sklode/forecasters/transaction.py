@@ -1,4 +1,7 @@
-"""A forecaster changes wholly or not at all."""
+"""A forecaster changes wholly or not at all.
+
+Tested in tests/forecasters/test_inputs.py.
+"""
 
 from __future__ import annotations
 

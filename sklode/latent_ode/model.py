@@ -1,4 +1,7 @@
-"""The paper's model, fitted: its network, and what its answers need."""
+"""The paper's model, fitted: its network, and what its answers need.
+
+Tested in tests/test_persistence.py and tests/latent_ode/test_answers.py.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from sklode.data.scaling import split_at_gaps
 from sklode.latent_ode.answers import LatentODEAnswers
 from sklode.latent_ode.windows import WindowSet
 from sklode.training.model import TrainedModel, by_lead
+
 
 @dataclass(repr=False, kw_only=True)
 class LatentODEModel(TrainedModel):

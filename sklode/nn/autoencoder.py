@@ -1,4 +1,7 @@
-"""What the networks share beside encoder and decoder."""
+"""What the networks share beside encoder and decoder.
+
+Tested in tests/latent_ode/test_network.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The settings that a network is built by."""
+"""The settings that a network is built by.
+
+Tested in tests/test_persistence.py.
+"""
 
 from __future__ import annotations
 

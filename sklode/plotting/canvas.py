@@ -1,6 +1,8 @@
 """Axes to draw on, with their legend, and the strokes that all pictures share.
 
 Colours are those of Okabe and Ito; dashes and markers differ as well.
+
+Tested in tests/plotting/test_series.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a structural model answers of known series, in y's own units."""
+"""What a structural model answers of known series, in y's own units.
+
+Tested in tests/structural/test_exactness.py and test_bounds.py.
+"""
 
 from __future__ import annotations
 
@@ -155,10 +158,11 @@ class StructuralAnswers:
     @functools.cached_property
     def description(self) -> pd.DataFrame:
         """Return what was found, as `StructuralForecaster.components_` has it."""
-        rows = []
+        records = []
         for place, (channel, name) in enumerate(self._named()):
             group = channel.groups[0]  # of the most rows
             candidate, parts = group.described(_DESCRIBED)
+            # a form's probability is that of all its hyperparameters
             likely = [c.weight for c in group.candidates if c.form == candidate.form]
             sizes = np.append(parts[:, :-1].var(0), candidate.noise)
             effects = self._effects(candidate)
@@ -187,8 +191,8 @@ class StructuralAnswers:
                     or self.model.concurrent.weights[:, :, place].any()
                     or any(effect.delay > 0 for effect in effects)
                 )
-                rows.append(row)
-        return pd.DataFrame(rows).set_index(["channel", "part"])
+                records.append(row)
+        return pd.DataFrame(records).set_index(["channel", "part"])
 
     def _named(self) -> Iterator[tuple[GroupedChannel, Hashable]]:
         """Yield channels with their names."""
@@ -250,7 +254,9 @@ class StructuralAnswers:
             k, n = effect.column, effect.levels
             values = np.linspace(np.nanmin(seen[:, k]), np.nanmax(seen[:, k]), _PLACES)
             columns = effect.at(self.model.standard(values, k))
-            if n:  # between levels is nothing
+            if n:
+                # levels stand at every second place, and NaN between them: a line that
+                # is drawn through all breaks there
                 values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
                 each[::2] = np.eye(n)
                 columns = effect.at(self.model.standard(each, slice(k, k + n)))

@@ -1,4 +1,7 @@
-"""Models of a channel that are averaged over, and the filter's run of one."""
+"""Models of a channel that are averaged over, and the filter's run of one.
+
+Tested in tests/structural/test_exactness.py.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,12 @@ from sklode.structural.state_space import (
 )
 
 FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
-THRESHOLD = 3.0  # innovations beyond so many deviations weigh less, see `kalman`
+# innovations beyond so many deviations weigh less, see `kalman`: normal ones are larger
+# once in 370
+THRESHOLD = 3.0
 _PASSES = 2  # of the filter, that find the scale of each series
 _BURNT, _FEWEST = 5, 10  # first rows, whose states are vague; rows that tell a skew
-_FADED = 10.0  # times that deviations have faded in a series, of those that pass
+_FADED = 10.0  # memories in a series, of deviations that pass
 _MOST_SKEW = 2.0  # of errors, over that of normal ones: few rows decide beyond
 _LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
 
@@ -149,18 +154,23 @@ class Candidate(NamedTuple):
         values, n = self.scaled(table.values), np.maximum(counts, 1)
         middle, varies = _middles(values, table)
         spread = np.bincount(series, np.abs(values - middle[series]), len(counts)) / n
-        # the more equal values, the narrower
+        # a start: the mean deviation, or of n equal values an n-th; the more there are,
+        # the narrower
         scale = self.scale * np.where(varies, spread, np.where(counts > 0, 1 / n, 1.0))
         # a constant is known; others are as far from what all share as they are
         own = (counts > 0) & (self.centred | ~varies)
         location = self.location + self.scale * np.where(own, middle, 0.0)
         space = self.space(span)
+        # innovations in deviations have the mean square one if the scale is right; one
+        # square more, of one, keeps that of few rows near what it was
         for _ in range(_PASSES):
             one = self._replace(units_of_series=Units(location, scale))
             found = one.filtered(space, one.in_units(table))
             squares = found.v_F**2 / np.where(found.inverse_F > 0, found.inverse_F, 1)
             sums = np.bincount(series, squares, len(counts))
             scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
+        # the delta method: the variance of s^2 is (kurtosis - 1) s^4 / n, and that of
+        # log s a quarter of it over s^4; normal rows have 1 / (2 n), and none less
         fourth = np.bincount(series, squares**2, len(counts))
         n = np.maximum(counts, 0.1)
         blur = np.maximum(0.5, (n * fourth / np.maximum(sums, 1e-9) ** 2 - 1) / 4) / n
@@ -247,7 +257,7 @@ class Candidate(NamedTuple):
         """Return rows of all series in the units of the states."""
         one, errors = self.at(table.series), table.errors
         if errors.any():
-            if one.form.linked:  # as far as u moves with y
+            if one.form.linked:  # the delta method: as far as u moves with y
                 errors = errors * np.exp(one.link.log_slope(table.values))
             errors = errors / one.units.scale
         return table._replace(values=one.scaled(table.values), errors=errors)
@@ -256,6 +266,7 @@ class Candidate(NamedTuple):
         """Return what a loss in the units of the states lacks of one in y's."""
         known = ~np.isnan(table.values)
         scale = np.broadcast_to(self.at(table.series).units.scale, known.shape)
+        # the density of y is that of z times dz / dy = (du / dy) / scale
         lacks = float(np.log(scale[known]).sum())
         if self.form.linked:
             lacks -= float(self.link.log_slope(table.values[known]).sum())
@@ -334,6 +345,7 @@ def _middles(values: Array, table: ChannelRows) -> tuple[Array, Flags]:
         found: Array = known[np.where(end > first, place, -1)]
         return found
 
+    # the mean of the two values in the middle, which are one of an odd number
     middle = at((first + end - 1) // 2) / 2 + at((first + end) // 2) / 2
     return middle, at(end - 1) > at(first)
 
@@ -367,5 +379,12 @@ def links_of(channels: Sequence[Sequence[Candidate]]) -> tuple[Link, ...]:
 def kalman() -> ModuleType:
     """Return what runs the filter; imports need not wait for numba."""
     from sklode.structural import kalman as compiled
+
+    return compiled
+
+
+def kalman_back() -> ModuleType:
+    """Return what runs the smoother, likewise."""
+    from sklode.structural import kalman_back as compiled
 
     return compiled

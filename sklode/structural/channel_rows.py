@@ -1,4 +1,7 @@
-"""Rows of one channel, as arrays."""
+"""Rows of one channel, as arrays.
+
+Tested in tests/structural/test_kalman.py.
+"""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _new(
     of_noise[same] = channel.noises(asked)[same] - variance_of_all[same]
     of_noise = np.sqrt(np.maximum(of_noise, 0.0))
     noise = np.clip(noise, -_NOISE * of_noise, _NOISE * of_noise)
-    # the mean moves by a variance that is what the variance loses (law of total variance)
+    # what the variance loses is the variance of where the mean goes (total variance)
     spread = np.sqrt(np.maximum(variance_of_known - variance_of_all, 0.0))
     signal = np.where(spread > 0, signal_of_all - signal_of_known, 0.0)
     return np.stack([signal, noise], 1), np.stack([spread, of_noise], 1)

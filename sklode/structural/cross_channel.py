@@ -31,7 +31,7 @@ _PENALTIES = 10.0 ** np.arange(1, 5.5, 0.5)  # of ridge regression, of unit feat
 _FADING = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0  # rates that are tried, by usual gap
 _BLOCKS = 5  # of time, each told by the weights of the others: cross-validation
 _CONFIDENCE = 0.95  # by convention; choosing a penalty gains by chance
-# residuals beyond so many median deviations count as these
+# residuals beyond so many standard deviations, told by the median, count as these
 _CLIPPED = 4.0
 
 

@@ -1,4 +1,7 @@
-"""What effects may read at rows of series, and the forms that they may have."""
+"""What effects may read at rows of series, and the forms that they may have.
+
+Tested in tests/structural/test_effects.py.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Effects and their coefficients are found given a form's hyperparameters. As a fi
 linear, it makes of each column of an effect what it makes of y: coefficients are those
 of an ordinary regression of innovations on innovations. Durbin and Koopman (2012),
 section 6.2.3, see `kalman.filter_columns`.
+
+Tested in tests/structural/test_effects.py.
 """
 
 from __future__ import annotations

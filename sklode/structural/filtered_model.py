@@ -1,4 +1,7 @@
-"""A structural model with the states of series after their rows."""
+"""A structural model with the states of series after their rows.
+
+Tested in tests/structural/test_exactness.py and test_concurrent.py.
+"""
 
 from __future__ import annotations
 

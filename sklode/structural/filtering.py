@@ -2,6 +2,8 @@
 
 Durbin and Koopman (2012): filtering and smoothing, chapter 4; draws of the signal given
 all rows by the simulation smoother, section 4.9.
+
+Tested in tests/structural/test_exactness.py.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.candidates import Candidate, States, kalman
+from sklode.structural.candidates import Candidate, States, kalman, kalman_back
 from sklode.structural.channel_rows import ChannelRows, Rows
 from sklode.structural.concurrent import Told
 from sklode.structural.cross_channel import MEMORIES
@@ -22,7 +24,7 @@ from sklode.structural.mixture import Mixture
 from sklode.structural.state_space import StateSpace
 from sklode.structural.widening import Widening
 
-NO_SHOCKS = np.zeros((0, 3, 2))  # none are asked for, see `kalman.smooth_rows`
+NO_SHOCKS = np.zeros((0, 3, 2))  # none are asked for, see `kalman_back.smooth_rows`
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class FilteredChannel:
 
     def continued(self, new: ChannelRows) -> FilteredChannel:
         """Return the states after more rows, which follow those it has."""
-        # first rows have the states at the start
+        # the states at the start are those at first rows: no time has passed since
         since = np.where(self.table.lengths > 0, self._since(new), 0.0)
         states, heaviest = [], self.heaviest[0]
         each = zip(self.candidates, self.spaces, self.states, strict=True)
@@ -213,6 +215,7 @@ class FilteredChannel:
         columns = [column for effect in effects for column in effect]
         means = self.states[k].means
         own = means[rows.series, means.shape[1] - len(columns) :]
+        # coefficients are the last states, in the order of the form's effects
         added: Array = (changes[..., columns] * own).sum(-1)
         return added
 
@@ -303,6 +306,7 @@ class FilteredChannel:
                 if noise:
                     spread = candidate.observed_noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
+                # as `Mixture.widened` does with quantiles
                 if (factor[place] != 1).any():
                     middle = candidate.scaled(centre[place])[:, None]
                     paths = middle + factor[place, None] * (paths - middle)
@@ -342,7 +346,7 @@ class FilteredChannel:
         expected = kalman().filter_columns(
             *system, inverse_F=found.inverse_F, gains=gains, values=left
         )
-        more, _ = kalman().smooth_rows(
+        more, _ = kalman_back().smooth_rows(
             *system,
             v_F=(left - expected) * found.inverse_F[:, None],
             inverse_F=found.inverse_F,
@@ -363,7 +367,7 @@ class FilteredChannel:
         spaces = {lead: candidate.space(self.span, lead) for lead in set(leads)}
         space, states = spaces[leads[0]], States.of([spaces[lead] for lead in leads])
         found = candidate.filtered(space, rows, parts=parts, states=states)
-        more, less = kalman().smooth_rows(
+        more, less = kalman_back().smooth_rows(
             *candidate.system(space, rows),
             v_F=found.v_F[:, None],
             inverse_F=found.inverse_F,

@@ -3,6 +3,8 @@
 Scores of an error of a row, a step of the trend and a turn of its slope, at every row,
 from one pass of the smoother: de Jong and Penzer, "Diagnosing Shocks in Time Series",
 Journal of the American Statistical Association 1998.
+
+Tested in tests/test_transformers.py.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ import numpy as np
 from scipy.stats import norm
 
 from sklode.data.arrays import Array
-from sklode.structural.candidates import Candidate, kalman
+from sklode.structural.candidates import Candidate, kalman_back
 from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.filtering import FilteredChannel
 from sklode.structural.state_space import PLACE
 
 SPIKE, STEP, SLOPE = KINDS = range(3)
-_FALSE_ALARMS = 0.05  # of a series without shocks
+_FALSE_ALARMS = 0.05  # of a series without shocks, by convention
+# times that hyperparameters are sought anew, as shocks had inflated them, and shocks
+# that are taken out before
 _ROUNDS, _AT_ONCE = 10, 4
-"""Times that hyperparameters are sought anew, as shocks had inflated them, and shocks
-that are taken out before."""
 # logarithms of rows that a turn costs: its place, size and time; set on 40 made-up
 # series
 _TURN = 1.5
@@ -136,7 +138,7 @@ def _scores(
     space, rows = candidate.space(span), candidate.in_units(table)
     passed = candidate.filtered(space, rows, space.whole)
     shocks = np.zeros((len(rows.times), 3, 2))
-    kalman().smooth_rows(
+    kalman_back().smooth_rows(
         *candidate.system(space, rows),
         v_F=passed.v_F[:, None],
         inverse_F=passed.inverse_F,

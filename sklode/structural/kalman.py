@@ -1,4 +1,4 @@
-"""The Kalman filter and smoother of one channel, in plain loops that numba compiles.
+"""The Kalman filter of one channel, and draws, in plain loops that numba compiles.
 
 Durbin and Koopman, "Time Series Analysis by State Space Methods" (2012), chapter 4, row
 by row and in their names: the states have mean a and covariance P, and
@@ -48,7 +48,9 @@ LEAST_KEPT = 1e-130
 # beyond so many thresholds the weight falls with the third power
 CLEAR = 2.5
 # deviations on one side, each less DRIFT and at most MOST, that are a step in sum:
-# three large ones, or more small ones
+# three large ones, or more small ones. A drift of 1 follows steps sooner (0.8 in place
+# of 1.0 of the best simple method's error, a week after one), but also takes chance for
+# steps
 STEP, DRIFT, MOST = 6.0, 1.25, 3.25
 
 
@@ -93,6 +95,9 @@ def set_transition(gap, rates, waves, moves, kept, added):
     with trend and OU process.
     """
     walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
+    # of an OU process of variance s^2 a gap keeps k = exp(-gap / memory) and adds
+    # s^2 (1 - k^2); what it adds to a velocity and its integral has Gillespie, "Exact
+    # Numerical Simulation of the Ornstein-Uhlenbeck Process and its Integral" (1996)
     kept[:] = 1.0
     added[:] = 0.0
     kept[2] = math.exp(-gap / memory)
@@ -115,6 +120,7 @@ def set_transition(gap, rates, waves, moves, kept, added):
         added[2] = velocity * (1 - kept[2] * kept[2])
         moves[1], moves[2] = memory * (1 - kept[2]), 0.0
         moves[3], moves[4] = velocity * memory * (1 - kept[2]) ** 2, 0.0
+    # each harmonic is two OU processes, in the frame that turns with it
     left = 1.0
     for k in range(len(waves)):
         if k == 0 or waves[k, 1] != waves[k - 1, 1]:  # those of a season share theirs
@@ -155,28 +161,6 @@ def _transition(states, moves, kept):
     for k in range(2, len(kept)):
         for j in range(states.shape[1]):
             states[k, j] *= kept[k]
-
-
-@inner
-def transition_back(r, N, moves, kept):
-    """Apply the transpose of T to r, (state, column), and to both sides of N."""
-    d = len(kept)
-    for k in range(2, d):
-        for c in range(r.shape[1]):
-            r[k, c] *= kept[k]
-        for j in range(d):
-            N[k, j] *= kept[k] * kept[j]
-            if j < 2:
-                N[j, k] = N[k, j]
-    for c in range(r.shape[1]):
-        r[1, c] += moves[0] * r[0, c]
-        r[2, c] += moves[1] * r[0, c] + moves[2] * r[3, c]
-    for j in range(d):
-        N[1, j] += moves[0] * N[0, j]
-        N[2, j] += moves[1] * N[0, j] + moves[2] * N[3, j]
-    for j in range(d):
-        N[j, 1] += moves[0] * N[j, 0]
-        N[j, 2] += moves[1] * N[j, 0] + moves[2] * N[j, 3]
 
 
 @inner
@@ -221,6 +205,55 @@ def _update(a, P, M, v, F, root):
         row, own = P[k], root[k]
         for j in range(d):
             row[j] -= own * root[j]
+
+
+@inner
+def _innovation(a, Z, M, noise, value):
+    """Return v and F of a row, of `_predict`'s a and M."""
+    expected, F = 0.0, noise
+    for k in range(len(a)):
+        expected += Z[k] * a[k]
+        F += Z[k] * M[k]
+    return value - expected, F
+
+
+@inner
+def _huber(size, threshold):
+    """Return what an innovation of so many deviations costs, see `filter_rows`."""
+    if size <= threshold:
+        return 0.5 * size * size
+    return threshold * threshold * (0.5 + math.log(size / threshold))
+
+
+@inner
+def _outlier_variance(F, size, threshold):
+    """Return F over the weight of an innovation, which falls as 1 / size, then faster.
+
+    So an update moves the states by as much as one at the threshold (Huber 1981), and
+    beyond `CLEAR` thresholds by ever less.
+    """
+    if size > threshold:
+        F *= size / threshold
+        if size > CLEAR * threshold:
+            F *= (size / (CLEAR * threshold)) ** 2
+    return F
+
+
+@inner
+def _cusum(up, down, v, size):
+    """Return the sums of innovations on each side after one more (Page 1954)."""
+    told = math.copysign(min(size, MOST), v)
+    return max(up + told - DRIFT, 0.0), max(down - told - DRIFT, 0.0)
+
+
+@inner
+def _shift(P, M, parts, gains, variance, jump):
+    """Let the trend step by a variance, in P, M and the parts of a row."""
+    P[0, 0] += jump
+    M[0] += jump
+    for part in range(len(parts)):
+        gains[part, 0] += parts[part, 0] * jump
+        variance[part] += parts[part, 0] * jump
 
 
 @inner
@@ -296,35 +329,21 @@ def filter_rows(
             _predict(a, P, Z, M, moves, kept, added)
             if len(predicted) > 0:
                 predicted[i] = P
-            expected, F = 0.0, rates[5] + errors[i]
-            for k in range(d):
-                expected += Z[k] * a[k]
-                F += Z[k] * M[k]
+            v, F = _innovation(a, Z, M, rates[5] + errors[i], values[i])
             if n_parts > 0:
                 _add_parts(a, P, Z, M, parts, signal[i], variance[i], gains[i])
-            v = values[i] - expected
             if not math.isnan(v):
-                loss += 0.5 * math.log(F)
                 size = abs(v) / math.sqrt(F)
-                if size <= threshold:
-                    loss += 0.5 * size * size
-                else:
-                    loss += threshold * threshold * (0.5 + math.log(size / threshold))
-                told = math.copysign(min(size, MOST), v)
-                up, down = max(up + told - DRIFT, 0.0), max(down - told - DRIFT, 0.0)
+                loss += 0.5 * math.log(F)
+                loss += _huber(size, threshold)
+                up, down = _cusum(up, down, v, size)
                 if max(up, down) >= step:
                     up = down = 0.0
                     jump = jumps[i] = v * v
-                    P[0, 0] += jump
-                    M[0] += jump
+                    _shift(P, M, parts, gains[i], variance[i], jump)
                     F += jump
-                    for part in range(n_parts):
-                        gains[i, part, 0] += parts[part, 0] * jump
-                        variance[i, part] += parts[part, 0] * jump
-                elif size > threshold:
-                    F *= size / threshold
-                    if size > CLEAR * threshold:
-                        F *= (size / (CLEAR * threshold)) ** 2
+                else:
+                    F = _outlier_variance(F, size, threshold)
                 v_F[i], inverse_F[i] = v / F, 1 / F
                 _update(a, P, M, v, F, root)
             if len(after) > 0:
@@ -333,73 +352,6 @@ def filter_rows(
         covariances[series] = P
         runs[series] = up, down
     return loss, v_F, inverse_F, jumps, signal, variance, gains
-
-
-@compiled
-def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shocks):
-    """Return what a row and later ones say beyond what was predicted.
-
-    Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
-    off their variances, (row, part). Section 4.4.
-
-    ``shocks`` (row, 3, 2), if not empty, gets the score of the first column, and its
-    variance, in an error of the row, a step of the trend and a turn of its slope that
-    begin there: de Jong and Penzer, "Diagnosing Shocks in Time Series" (1998).
-    """
-    (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
-    mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
-    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
-    N, r, N_M = np.zeros((d, d)), np.zeros((d, n_columns)), np.zeros(d)
-    last_gap = -1.0
-    for series in range(len(bounds) - 1):
-        r[:] = 0.0
-        N[:] = 0.0
-        for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
-            if inverse_F[i] > 0:
-                Z, M, p, M_N_M = design[i], gains[i, n_parts - 1], inverse_F[i], 0.0
-                for c in range(n_columns):
-                    step = v_F[i, c]
-                    for k in range(d):
-                        step -= p * M[k] * r[k, c]
-                    for k in range(d):
-                        r[k, c] += Z[k] * step
-                    if c == 0 and len(shocks) > 0:
-                        shocks[i, 0, 0] = step
-                for k in range(d):
-                    total = 0.0
-                    for j in range(d):
-                        total += N[k, j] * M[j]
-                    N_M[k] = total
-                    M_N_M += M[k] * total
-                if len(shocks) > 0:
-                    shocks[i, 0, 1] = p + p * p * M_N_M
-                # N + (p + p^2 M' N M) Z Z' - p (Z M' N + N M Z'), in one pass
-                half = 0.5 * (p + p * p * M_N_M)
-                for k in range(d):
-                    N_M[k] = half * Z[k] - p * N_M[k]
-                for k in range(d):
-                    row, own, other = N[k], Z[k], N_M[k]
-                    for j in range(d):
-                        row[j] += own * N_M[j] + other * Z[j]
-            for part in range(n_parts):
-                for k in range(d):
-                    weight = gains[i, part, k]
-                    for c in range(n_columns):
-                        mean[i, part, c] += weight * r[k, c]
-                    total = 0.0
-                    for j in range(d):
-                        total += N[k, j] * gains[i, part, j]
-                    variance[i, part] += weight * total
-            if len(shocks) > 0:
-                for k in range(2):
-                    shocks[i, 1 + k, 0], shocks[i, 1 + k, 1] = r[k, 0], N[k, k]
-            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
-            if gap > 0:
-                if gap != last_gap:
-                    set_transition(gap, rates, waves, moves, kept, added)
-                    last_gap = gap
-                transition_back(r, N, moves, kept)
-    return mean, variance
 
 
 @compiled
@@ -422,6 +374,7 @@ def filter_columns(times, design, bounds, rates, waves, inverse_F, gains, values
                     set_transition(gap, rates, waves, moves, kept, added)
                     last_gap = gap
                 _transition(states, moves, kept)
+            # in the order of memory: columns are many
             for j in range(d):
                 for k in range(n_columns):
                     signals[i, k] += Z[j] * states[j, k]
@@ -447,6 +400,8 @@ def simulate_rows(times, design, bounds, rates, waves, since, states, jumps, nor
         gap, Z = times[i] - times[i - 1] if i else since, design[i]
         set_transition(max(gap, 0.0), rates, waves, moves, kept, added)
         _transition(states, moves, kept)
+        # normals of Q by Cholesky's root, the velocity first: the trend and the OU
+        # process have what they share with it, and what is left of their own
         spread = math.sqrt(added[2])
         for j, both, jump in ((0, moves[3], jumps[i]), (3, moves[4], 0.0)):
             both = both / spread if spread > 0 else 0.0
@@ -472,6 +427,8 @@ def respond(times, bounds, columns, memory):
     found = columns.copy()
     for series in range(len(bounds) - 1):
         for i in range(bounds[series] + 1, bounds[series + 1]):
+            # the exact solution where u is linear: of its two ends the weights are the
+            # integrals of exp(-s) s / x and exp(-s) (1 - s / x), s back from the second
             x = (times[i] - times[i - 1]) / memory
             left = math.exp(-x)
             mean = (1 - left) / x if x > 1e-6 else 1 - x / 2

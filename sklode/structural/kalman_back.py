@@ -1,9 +1,12 @@
-"""The steps of the filter backward: the slope of its loss in what it is given.
+"""The smoother, and the steps of the filter backward: the slope of its loss.
 
-``r`` and ``N`` are the derivatives of the loss in a row's a and P; the outlier rule and
-steps are part of it. Griewank and Walther, "Evaluating Derivatives" (2008), chapter 3;
+The smoother is that of Durbin and Koopman (2012), section 4.4. In `slope_back` ``r``
+and ``N`` are the derivatives of the loss in a row's a and P; the outlier rule and steps
+are part of it. Griewank and Walther, "Evaluating Derivatives" (2008), chapter 3;
 without them it is the score of Durbin and Koopman (2012), section 7.3.3. Names are
 those of `kalman`; ``of_x`` is the slope in x.
+
+Tested in tests/structural/test_gradient.py and test_kalman.py.
 """
 
 from __future__ import annotations
@@ -13,7 +16,96 @@ import math
 import numpy as np
 
 from sklode.engine.products import compiled, inner
-from sklode.structural.kalman import CLEAR, driven, set_transition, transition_back
+from sklode.structural.kalman import CLEAR, driven, set_transition
+
+
+@inner
+def _transition_back(r, N, moves, kept):
+    """Apply the transpose of T to r, (state, column), and to both sides of N."""
+    d = len(kept)
+    for k in range(2, d):
+        for c in range(r.shape[1]):
+            r[k, c] *= kept[k]
+        for j in range(d):
+            N[k, j] *= kept[k] * kept[j]
+            if j < 2:
+                N[j, k] = N[k, j]
+    for c in range(r.shape[1]):
+        r[1, c] += moves[0] * r[0, c]
+        r[2, c] += moves[1] * r[0, c] + moves[2] * r[3, c]
+    for j in range(d):
+        N[1, j] += moves[0] * N[0, j]
+        N[2, j] += moves[1] * N[0, j] + moves[2] * N[3, j]
+    for j in range(d):
+        N[j, 1] += moves[0] * N[j, 0]
+        N[j, 2] += moves[1] * N[j, 0] + moves[2] * N[j, 3]
+
+
+@compiled
+def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shocks):
+    """Return what a row and later ones say beyond what was predicted.
+
+    Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
+    off their variances, (row, part). Section 4.4.
+
+    ``shocks`` (row, 3, 2), if not empty, gets the score of the first column, and its
+    variance, in an error of the row, a step of the trend and a turn of its slope that
+    begin there: de Jong and Penzer, "Diagnosing Shocks in Time Series" (1998).
+    """
+    (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
+    mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
+    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
+    N, r, N_M = np.zeros((d, d)), np.zeros((d, n_columns)), np.zeros(d)
+    last_gap = -1.0
+    for series in range(len(bounds) - 1):
+        r[:] = 0.0
+        N[:] = 0.0
+        for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
+            if inverse_F[i] > 0:
+                Z, M, p, M_N_M = design[i], gains[i, n_parts - 1], inverse_F[i], 0.0
+                for c in range(n_columns):
+                    step = v_F[i, c]
+                    for k in range(d):
+                        step -= p * M[k] * r[k, c]
+                    for k in range(d):
+                        r[k, c] += Z[k] * step
+                    if c == 0 and len(shocks) > 0:
+                        shocks[i, 0, 0] = step
+                for k in range(d):
+                    total = 0.0
+                    for j in range(d):
+                        total += N[k, j] * M[j]
+                    N_M[k] = total
+                    M_N_M += M[k] * total
+                if len(shocks) > 0:
+                    shocks[i, 0, 1] = p + p * p * M_N_M
+                # N + (p + p^2 M' N M) Z Z' - p (Z M' N + N M Z'), in one pass
+                half = 0.5 * (p + p * p * M_N_M)
+                for k in range(d):
+                    N_M[k] = half * Z[k] - p * N_M[k]
+                for k in range(d):
+                    row, own, other = N[k], Z[k], N_M[k]
+                    for j in range(d):
+                        row[j] += own * N_M[j] + other * Z[j]
+            for part in range(n_parts):
+                for k in range(d):
+                    weight = gains[i, part, k]
+                    for c in range(n_columns):
+                        mean[i, part, c] += weight * r[k, c]
+                    total = 0.0
+                    for j in range(d):
+                        total += N[k, j] * gains[i, part, j]
+                    variance[i, part] += weight * total
+            if len(shocks) > 0:
+                for k in range(2):
+                    shocks[i, 1 + k, 0], shocks[i, 1 + k, 1] = r[k, 0], N[k, k]
+            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
+            if gap > 0:
+                if gap != last_gap:
+                    set_transition(gap, rates, waves, moves, kept, added)
+                    last_gap = gap
+                _transition_back(r, N, moves, kept)
+    return mean, variance
 
 
 @inner
@@ -119,6 +211,7 @@ def _back_through_update(v, G, S, jump, threshold, Z, M, N_M, r, N):
         of_v += of_G * G / v
     else:
         of_S += of_G
+    # P after the row is P - M M' / G, so that N after it has of M the slope -2 N M / G
     for k in range(d):  # half the slope in M, that of S included
         N_M[k] = 0.5 * ((r[k, 0] * v - 2 * N_M[k]) / G + of_S * Z[k])
         r[k, 0] -= of_v * Z[k]
@@ -198,11 +291,12 @@ def slope_back(
                     if k == 0:
                         total += jumps[i - 1] * Z[0]
                     before[k] -= total * M_2 * inverse_F[i - 1]
-            # T applied to them
+            # T applied to them: P T' of the row before, in the velocity's column
             before[0] += moves[0] * before[1] + moves[1] * before[2]
             before[3] += moves[2] * before[2]
             for k in range(d):
                 before[k] *= kept[k]
+            # in the logarithm of T's k-th entry 2 N_k (T P T')_k: P as predicted less Q
             for k in range(d):
                 total = 0.0
                 for j in range(d):
@@ -211,6 +305,7 @@ def slope_back(
                 faded[k] = r[k, 0] * kept[k] * after[i - 1, k] + 2 * total
             faded[2] -= 2 * (N[0, 2] * moves[3] + N[3, 2] * moves[4])
             faded[3] -= 2 * N[3, 2] * moves[4]
+            # what the velocity adds to the trend, state 0, and the OU process, state 3
             for k in range(2):
                 to, total = 3 * k, 0.0
                 for j in range(d):
@@ -219,4 +314,4 @@ def slope_back(
                 if to == 3:
                     faded[3] -= 2 * total * moves[2] * kept[3]
             _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves)
-            transition_back(r, N, moves, kept)
+            _transition_back(r, N, moves, kept)

@@ -8,6 +8,8 @@ Harvey, "Forecasting, Structural Time Series Models and the Kalman Filter" (1989
 Jones, "Fitting a Continuous Time Autoregression to Discrete Data" (1981); Hartikainen
 and Sarkka, "Kalman Filtering and Smoothing Solutions to Temporal Gaussian Process
 Regression Models" (2010).
+
+Tested in tests/structural/test_decisions.py and test_more.py.
 """
 
 from __future__ import annotations
@@ -132,8 +134,11 @@ class StructuralModel:
         model = replace(model, channels=channels, effects=effects, moves=moves)
         if effects:  # which the tables then have columns for
             tables = model.tables(observations)
-        each = zip(channels, tables, spans, strict=True)
-        channels = [_skewed(*one) for one in each]
+        channels = [
+            _skewed(own, table, span)
+            for own, table, span in zip(channels, tables, spans, strict=True)
+        ]
+        # what channels tell of each other is asked of the heaviest candidates alone
         likely = [
             GroupedChannel.of(heaviest_of_each(one), table, span)
             for one, table, span in zip(channels, tables, spans, strict=True)
@@ -257,10 +262,13 @@ class StructuralModel:
     def filtered(self, observations: Observations) -> FilteredModel:
         """Return what it knows of series, known or others."""
         tables = self.tables(observations)
-        each = zip(self.channels, tables, self.spans, strict=True)
-        return FilteredModel(
-            self, observations, [GroupedChannel.of(*one) for one in each]
-        )
+        channels = [
+            GroupedChannel.of(candidates, table, span)
+            for candidates, table, span in zip(
+                self.channels, tables, self.spans, strict=True
+            )
+        ]
+        return FilteredModel(self, observations, channels)
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `kalman` reads beside times, (row, 1 + column)."""

@@ -1,4 +1,7 @@
-"""How probable hyperparameters of a form are, given rows."""
+"""How probable hyperparameters of a form are, given rows.
+
+Tested in tests/structural/test_widening.py and test_decisions.py.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,10 @@ from sklode.structural.state_space import priors
 _EXACT = 1e-5
 _MOST_STEPS = 25  # of the search
 REFUSED = 1e9  # a loss that no rows have, for hyperparameters of which none is finite
+# of the log posterior: no spread of a logarithm is larger than 4.5, even if rows say
+# nothing of it
+_LEAST_CURVATURE = 0.05
+_TAIL = 1e-3  # of the normal distribution, from which nothing is drawn
 _STEP = 0.1  # of the differences that the curvature is measured by
 
 
@@ -83,6 +90,8 @@ class Posterior:
 
     def curvature(self, x: Array) -> Array:
         """Return second derivatives, by differences."""
+        # central differences on the diagonal; beside it (f(x + s + t) - f(x + s) -
+        # f(x + t) + f(x)) / h^2
         n, steps = len(x), _STEP * np.eye(len(x))
         here = self(x)
         up = np.array([self(x + step) for step in steps])
@@ -105,17 +114,23 @@ class Posterior:
         if not n:
             return [(-loss, candidate)]
         centre = candidate.logs[self.free]
+        # the loss is about (x - centre)' H (x - centre) / 2 more than there: a normal
+        # distribution of covariance H^-1, whose root are the eigenvectors of H over the
+        # roots of its eigenvalues
         values, vectors = np.linalg.eigh(self.curvature(centre))
-        spread = 1 / np.sqrt(np.maximum(values, 0.05))
+        spread = 1 / np.sqrt(np.maximum(values, _LEAST_CURVATURE))
+        # Halton's points fill the space more evenly than random ones
         uniform = qmc.Halton(len(centre), seed=0).random(n)
-        normals = ndtri(np.clip(uniform, 1e-3, 1 - 1e-3))
+        normals = ndtri(np.clip(uniform, _TAIL, 1 - _TAIL))
         white = np.vstack([np.zeros(len(centre)), normals])
         places = centre + (white * spread) @ vectors.T
         losses = np.array([self(place) for place in places])
+        # the log density at each place over that which it was drawn by, halved
         importance = 0.5 * (white**2).sum(1) - losses
         importance = 0.5 * np.clip(importance - importance.max(), -30, 0)
         share = importance - math.log(np.exp(importance).sum())
-        # what the data say nothing about counts for nothing
+        # the integral of the density: the volume of the normal over that of the prior,
+        # so that what the data say nothing about counts for nothing
         evidence = np.log(spread / self._widths).sum() - loss
         found = [candidate._replace(logs=self.at(place).logs) for place in places]
         return list(zip(evidence + share, found, strict=True))

@@ -6,6 +6,8 @@ forecasts average over both.
 Its settings, and those of effects, were chosen on the developers' windows of
 competition series, hourly series, electricity load, rentals and weather, and on made-up
 breaks: figures on those are figures of development.
+
+Tested in tests/structural/test_decisions.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The rows that a search reads, of a channel that may have many."""
+"""The rows that a search reads, of a channel that may have many.
+
+Tested in tests/structural/test_decisions.py.
+"""
 
 from __future__ import annotations
 

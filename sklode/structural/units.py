@@ -1,4 +1,7 @@
-"""The units of a channel's states: location and scale, shared by its series or not."""
+"""The units of a channel's states: location and scale, shared by its series or not.
+
+Tested in tests/structural/test_panels.py and test_groups.py.
+"""
 
 from __future__ import annotations
 

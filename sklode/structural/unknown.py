@@ -15,7 +15,9 @@ from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
 
 _PATHS, _FEWEST = 200, 20  # of X, that tell how wide answers are
-_MOST_ROWS = 2_000_000  # of all paths, which may cross all that was seen
+_MOST_ROWS = (
+    2_000_000  # of all paths, which may cross all that was seen: 16 MB a column
+)
 
 
 class Unknown:
@@ -60,11 +62,12 @@ class Unknown:
             model.filtered(history.rows), history, 0, None, self
         )
         where = np.isnan(given.controls).any(axis=1)
-        asked = given.series[where], given.ticks[where]
-        wide, narrow = (
-            answers.variances(Asked(like, *asked, rows, {}), 0)
-            for rows in (given, history.rows)
-        )
+
+        def variances(rows: Observations) -> Array:
+            asked = Asked(like, given.series[where], given.ticks[where], rows, {})
+            return answers.variances(asked, 0)
+
+        wide, narrow = variances(given), variances(history.rows)
         blurs = np.zeros(given.values.shape)
         blurs[where] = np.sqrt(np.maximum(wide - narrow, 0.0))
         return replace(history, blurs=blurs)
@@ -132,8 +135,8 @@ class Unknown:
         model, rows = self._levels[column], _alone(known, column)
         own = History(rows, history.steps, history.levels, [column], [])
         answers = StructuralAnswers(model.filtered(rows), own, self._seed + 1 + column)
-        asked = known.series[where], known.ticks[where], rows
-        return answers, Asked(known.like[:0], *asked, {})
+        series, ticks = known.series[where], known.ticks[where]
+        return answers, Asked(known.like[:0], series, ticks, rows, {})
 
     def _followed(self, columns: slice, n_rows: int, n: int) -> Array:
         """Return levels of rows that follow each other, (path, row, level)."""

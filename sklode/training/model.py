@@ -1,4 +1,7 @@
-"""What training leaves: a network, and all that applies it to new series."""
+"""What training leaves: a network, and all that applies it to new series.
+
+Tested in tests/test_pretrain_update.py.
+"""
 
 from __future__ import annotations
 

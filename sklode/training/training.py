@@ -1,4 +1,7 @@
-"""What both trainings share: initial weights, epochs, threads."""
+"""What both trainings share: initial weights, epochs, threads.
+
+Tested in tests/latent_ode/test_training.py and tests/hybrid/test_training.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Find spikes, steps and turns of the slope, and what a broken sensor wrote."""
+"""Find spikes, steps and turns of the slope, and what a broken sensor wrote.
+
+Tested in tests/test_transformers.py.
+"""
 
 from __future__ import annotations
 

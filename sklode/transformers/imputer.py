@@ -1,4 +1,7 @@
-"""Fill what is missing from all rows before and after."""
+"""Fill what is missing from all rows before and after.
+
+Tested in tests/test_transformers.py.
+"""
 
 from __future__ import annotations
 

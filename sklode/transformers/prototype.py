@@ -1,4 +1,7 @@
-"""What all of them share: a structural forecaster that is fitted beside them."""
+"""What all of them share: a structural forecaster that is fitted beside them.
+
+Tested in tests/test_transformers.py.
+"""
 
 from __future__ import annotations
 

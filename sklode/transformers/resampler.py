@@ -1,4 +1,7 @@
-"""From irregular stamps to those of a grid."""
+"""From irregular stamps to those of a grid.
+
+Tested in tests/test_transformers.py.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sklode.structural import kalman
+from sklode.structural import kalman, kalman_back
 from sklode.structural.candidates import THRESHOLD, FilterPass, States
 from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.filtering import NO_SHOCKS
@@ -33,7 +33,9 @@ def filtered(
 
 def smoothed(table: ChannelRows, found: FilterPass) -> tuple[Any, Any]:
     given = *ONE.system(SPACE, table), found.v_F[:, None]
-    more, less = kalman.smooth_rows(*given, found.inverse_F, found.gains, NO_SHOCKS)
+    more, less = kalman_back.smooth_rows(
+        *given, found.inverse_F, found.gains, NO_SHOCKS
+    )
     return found.signal + more[..., 0], found.variance - less
 
 
