@@ -58,6 +58,6 @@ class FittedModel(Protocol):
         """Return what it answers of series; ``before`` are its answers until now."""
         ...
 
-    def attributes(self, channels: list[Hashable]) -> dict[str, Any]:
+    def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes that it has."""
         ...

@@ -93,7 +93,7 @@ class HybridModel(TrainedModel):
             unknown=Unknown(history, seed) if history.controls else None,
         )
 
-    def attributes(self, channels: list[Hashable]) -> dict[str, Any]:
+    def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster that trains a network."""
         if not self.window_length:  # the structural model's own forecaster
             return {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class LatentODEModel(TrainedModel):
         """Return what it answers of series, by draws of a seed."""
         return LatentODEAnswers(self, history, seed)
 
-    def attributes(self, channels: list[Hashable]) -> dict[str, Any]:
+    def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster."""
         calibration = self.calibration
         if calibration is None:

@@ -49,7 +49,7 @@ def backtest(
     Parameters
     ----------
     forecaster : BaseForecaster
-        Any of sktime's forecasters; it is not changed.
+        One of sktime's forecasters; it is not changed.
     y : Series or DataFrame
         Observations, as in ``fit``. What a broken sensor wrote is neither seen nor
         asked for, if the forecaster has ``clean=True``. Each series of a panel has

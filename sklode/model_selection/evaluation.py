@@ -39,7 +39,7 @@ class AbsoluteHorizon(BaseSplitter):
     >>> splitter = AbsoluteHorizon(cv)
     """
 
-    _tags: ClassVar[dict[str, Any]] = {
+    _tags: ClassVar[dict[str, object]] = {
         "authors": ["the sklode developers"],
         "split_hierarchical": True,
         "split_type": "temporal",
@@ -60,7 +60,7 @@ class AbsoluteHorizon(BaseSplitter):
         return self.cv.get_cutoffs(y)
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return settings that sktime's checks run with."""
         return [{"cv": ExpandingWindowSplitter([1, 2], n)} for n in (4, 5)]
 
@@ -76,7 +76,7 @@ class AlignedMetric(BaseForecastingErrorMetric):
     Parameters
     ----------
     metric : BaseForecastingErrorMetric
-        Any metric of sktime, of points, quantiles, intervals or distributions.
+        A metric of sktime, of points, quantiles, intervals or distributions.
 
     See Also
     --------
@@ -93,7 +93,7 @@ class AlignedMetric(BaseForecastingErrorMetric):
     0.5
     """
 
-    _tags: ClassVar[dict[str, Any]] = {"authors": ["the sklode developers"]}
+    _tags: ClassVar[dict[str, object]] = {"authors": ["the sklode developers"]}
 
     def __init__(self, metric: BaseForecastingErrorMetric) -> None:
         self.metric = metric
@@ -121,7 +121,7 @@ class AlignedMetric(BaseForecastingErrorMetric):
         return self.metric.evaluate_by_index(**_aligned(y_true, y_pred, kwargs))
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return settings that sktime's checks run with."""
         kinds = MeanAbsoluteError, MeanAbsoluteScaledError
         return [{"metric": kind()} for kind in kinds]

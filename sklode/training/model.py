@@ -48,7 +48,7 @@ class TrainedModel:
         """Numbers of columns of y and of X."""
         return len(self.units.location), len(self.units.control_location)
 
-    def attributes(self, channels: list[Hashable]) -> dict[str, Any]:
+    def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster that training leaves."""
         history = pd.DataFrame(self.rows, columns=list(HISTORY_COLUMNS))
         unit = self.units.time
