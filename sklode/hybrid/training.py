@@ -121,7 +121,8 @@ class HybridTraining(Training):
         """Return the structural model, or the one that is kept, with its units."""
         rows = self.rows
         if kept is None:
-            structural = StructuralModel.fit(rows, known=self.known)
+            # on all rows, as `StructuralForecaster`: X counts where y is missing, too
+            structural = StructuralModel.fit(self._history.rows, known=self.known)
         else:
             structural = kept.structural
         usual = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))

@@ -119,6 +119,22 @@ def test_without_a_weight_it_is_the_structural_forecaster() -> None:
         pd.testing.assert_frame_equal(pd.DataFrame(left), pd.DataFrame(right))
 
 
+def test_it_is_the_structural_forecaster_where_rows_have_X_alone() -> None:
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2024-01-01", periods=220)
+    X = pd.DataFrame({"u": rng.normal(size=220)}, days)
+    X.iloc[50:90] += 30  # where y is missing: the scale of X is that of all rows
+    y = pd.Series(10 + 2 * X["u"].to_numpy() + rng.normal(size=220), days)
+    y.iloc[50:90] = np.nan
+    seen, ahead = slice(None, 200), X.iloc[200:]
+    structural = StructuralForecaster().fit(y.iloc[seen], X=X.iloc[seen])
+    hybrid = tiny(model="hybrid").fit(y.iloc[seen], X=X.iloc[seen])
+    assert not hybrid.network_share_
+    assert hybrid._model.units.time == hybrid._model.structural.unit
+    expected = structural.predict(range(1, 21), X=ahead)
+    pd.testing.assert_series_equal(hybrid.predict(range(1, 21), X=ahead), expected)
+
+
 def test_weights_and_factors_are_linear_between_leads() -> None:
     weights, factors = np.array([[0.2], [0.6]]), np.array([[2.0], [1.0]])
     made = NetworkWeights(
