@@ -40,7 +40,7 @@ def check_tables(y: Container, X: Container, *, has_errors: bool) -> bool:
 def tell_unknown(
     unknown: Mapping[Hashable, tuple[int, object]], n_rows: int, *, may_be: bool
 ) -> None:
-    """Say which columns of X are not known, and where, unless that ``may`` not ``be``.
+    """Say which columns of X are not known, and where; unless it ``may_be``, refuse.
 
     ``unknown`` has of each column the number of rows and the first one.
     """
