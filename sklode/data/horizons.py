@@ -1,4 +1,7 @@
-"""Forecasting horizons, checked beyond what sktime checks of them."""
+"""Forecasting horizons, checked beyond what sktime checks of them.
+
+Steps become stamps in `sklode.data.ticks.future_stamps`.
+"""
 
 from __future__ import annotations
 

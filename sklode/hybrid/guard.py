@@ -37,8 +37,11 @@ _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
 
 _FEWEST_CLUSTERS, _CONFIDENCE, _PRIOR = 4, 0.9, 8
 _WHOLE, _PROSPECT = 0.5, 0.1
-"""A weight that may be one, and is above the first for sure, is one; a
-network without any above the second is given up."""
+"""When a weight counts whole, and when a network is given up.
+
+A weight is one where its interval reaches one and begins above `_WHOLE`. A network of
+which no weight may be above `_PROSPECT` has no prospects.
+"""
 
 _FAR = 6.0  # deviations of y, beyond which an error or a change counts for no more
 _FEWEST_ERRORS = 30
@@ -93,7 +96,7 @@ class Validation:
     before.
 
     ``asked`` are the values; beside it, all (answer,): ``cluster`` of errors that count
-    as one, that model's ``median`` and ``deviation`` in units of `Adjustment`, and the
+    as one, that model's ``median`` and ``deviation`` as of `Adjustment`, and the
     median's ``error`` in deviations.
     """
 

@@ -42,7 +42,7 @@ class NetworkWeights:
 
     leads: Array  # (knot,), in units of time, increasing
     weights: Array  # (knot, channel), from 0 to 1
-    factors: Array  # (knot, channel): of the standard deviation, see `Move`
+    factors: Array  # (knot, channel): of the standard deviation, see `Adjustment`
     usual: Array  # (knot, channel): the structural model's, in units that all share
     most: Array  # (channel,): such deviations that a forecast was moved at most
     reach: float  # the longest lead that was proved
@@ -162,7 +162,7 @@ class HybridModel(TrainedModel):
         lead: Array,
         known: Observations,
     ) -> Array:
-        """Return forecasts, (query, channel), in units of `Move`; NaN of none."""
+        """Return forecasts, (query, channel), as of `Adjustment.target`; NaN of none."""
         network: Any = self.network
         n_channels, origins = self.sizes[0], Origins(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None

@@ -129,8 +129,9 @@ def measured_calibration(
     """Measure how far forecasts are off, on rows held out and trained on.
 
     The larger scale counts, since rows held out, each series' from ``cut`` on,
-    may be easy ones; where they are many, theirs does. All are from a model
-    not trained here. Where there are too few, what the model had is kept.
+    may be easy ones; where they are many, theirs does. A model that was not trained
+    here, of no ``epochs``, has seen none of them: all count as held out. Where there
+    are too few, what the model had is kept.
     """
     reaching = windows.reaching(max(2 * model.horizon, model.window_length))
     first = reaching.bounds[:-1]

@@ -180,7 +180,7 @@ class ODELSTM(ODERNN):
 
     Parameters are those of `ODERNN`. The authors' code has one weight matrix for all
     gates and a sigmoid candidate; here, as in the paper, each gate has its own and the
-    candidate is a tanh (``test_gates_have_separate_weights``).
+    candidate is a tanh.
     """
 
     _cell = nn.LSTMCell

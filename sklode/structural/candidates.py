@@ -1,4 +1,7 @@
-"""Models of a channel that are averaged over, and the filter's run of one.
+"""Candidates, the models of a channel that are averaged over; the filter's run of one.
+
+They are compared in `sklode.structural.search`; an outlier loses its weight in
+`sklode.structural.kalman`.
 
 Tested in tests/structural/test_exactness.py.
 """
@@ -46,7 +49,7 @@ class System(NamedTuple):
 
 
 class States(NamedTuple):
-    """Of one component: each series' states before or after a row."""
+    """Of one candidate: each series' states before or after a row."""
 
     means: Array  # (series, state)
     covariances: Array  # (series, state, state)
@@ -351,12 +354,12 @@ def _middles(values: Array, table: ChannelRows) -> tuple[Array, Flags]:
 
 
 def heaviest(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the component of most weight."""
+    """Return the candidate of most weight."""
     return max(candidates, key=lambda candidate: candidate.weight)
 
 
 def heaviest_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the component of most weight of each group, in their order."""
+    """Return the candidate of most weight of each group, in their order."""
     groups = dict.fromkeys(candidate.group for candidate in candidates)
     return [heaviest([c for c in candidates if c.group == g]) for g in groups]
 

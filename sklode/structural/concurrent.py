@@ -65,7 +65,7 @@ class Told(NamedTuple):
     """What others add to a channel's signal, in states' units, (row,)."""
 
     shift: Array
-    middle: Array  # the heaviest component's signal
+    middle: Array  # the heaviest candidate's signal
     narrower: Array  # factor of deviations from it
 
     def at(self, rows: Numbers) -> Told:

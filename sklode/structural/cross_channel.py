@@ -36,7 +36,7 @@ _CLIPPED = 4.0
 
 
 class CrossChannel(NamedTuple):
-    """What is added to forecasts, in states' units of heaviest components."""
+    """What is added to forecasts, in states' units of heaviest candidates."""
 
     weights: Array  # (channel, memory, of channel), of innovations; zero: none
     fading: Array  # (of channel,): rate at which a shift fades
@@ -122,7 +122,7 @@ class _Ahead(NamedTuple):
 
 
 def _look_ahead(groups: list[Candidate], span: float, table: ChannelRows) -> _Ahead:
-    """Look ahead from each row; each series by its group's component."""
+    """Look ahead from each row; each series by its group's candidate."""
     own, n = groups_of(groups, table)[table.series], len(table.times)
     innovations = np.empty(n)
     residuals, gaps = np.empty((2, n, len(_LEADS)))
@@ -136,7 +136,7 @@ def _look_ahead(groups: list[Candidate], span: float, table: ChannelRows) -> _Ah
 
 
 def _look_ahead_by(candidate: Candidate, span: float, table: ChannelRows) -> _Ahead:
-    """Look ahead from each row by one component."""
+    """Look ahead from each row by one candidate."""
     space = candidate.space(span)
     n, d = len(table.times), len(space.start)
     table = candidate.own(table, span).in_units(table)

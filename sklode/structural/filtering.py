@@ -29,7 +29,7 @@ NO_SHOCKS = np.zeros((0, 3, 2))  # none are asked for, see `kalman_back.smooth_r
 
 @dataclass(frozen=True)
 class GroupedChannel:
-    """One channel: its rows, and groups of series that have components of their own."""
+    """One channel: its rows, and groups of series that have candidates of their own."""
 
     table: ChannelRows
     place: Numbers  # (series,), of each one's group
@@ -101,7 +101,7 @@ class GroupedChannel:
 
 @dataclass(frozen=True)
 class FilteredChannel:
-    """A group's components, rows, and the states after them."""
+    """A group's candidates, rows, and the states after them."""
 
     candidates: list[Candidate]
     table: ChannelRows
@@ -131,7 +131,7 @@ class FilteredChannel:
 
     @property
     def heaviest(self) -> tuple[Candidate, States]:
-        """The component of most weight, and its states."""
+        """The candidate of most weight, and its states."""
         pairs = zip(self.candidates, self.states, strict=True)
         return max(pairs, key=lambda pair: pair[0].weight)
 
@@ -188,7 +188,7 @@ class FilteredChannel:
         return signal[:, 0], variance[:, 0]
 
     def signals(self, asked: ChannelRows) -> Array:
-        """Return means, variances, and those of what fades, (3, component, row).
+        """Return means, variances, and those of what fades, (3, candidate, row).
 
         They are in states' units.
         """
@@ -210,7 +210,7 @@ class FilteredChannel:
         return found
 
     def _added(self, k: int, rows: ChannelRows, changes: Array) -> Array:
-        """Return what changes of inputs add to a component's signal, (path, row)."""
+        """Return what changes of inputs add to a candidate's signal, (path, row)."""
         effects = self.candidates[k].form.effects
         columns = [column for effect in effects for column in effect]
         means = self.states[k].means
@@ -249,7 +249,7 @@ class FilteredChannel:
         return replace(self, table=last).parts(asked)
 
     def parts(self, asked: ChannelRows) -> tuple[Candidate, Array]:
-        """Return the heaviest component and its parts, (row, part)."""
+        """Return the heaviest candidate and its parts, (row, part)."""
         candidate, _ = self.heaviest
         parts = candidate.space(self.span).parts
         signal, _ = self._smoothed(candidate, asked, parts)
@@ -274,7 +274,7 @@ class FilteredChannel:
         centre = np.broadcast_to(centre, len(asked.times))
         rng = np.random.default_rng(seed)
         weights = np.cumsum([candidate.weight for candidate in self.candidates])
-        # stratified: components are drawn as often as they weigh, in random order
+        # stratified: candidates are drawn as often as they weigh, in random order
         places = (rng.permutation(n) + 0.5) / n
         chosen = np.minimum(np.searchsorted(weights, places), len(weights) - 1)
         since = self._since(asked)

@@ -1,4 +1,4 @@
-"""The slope of the filter's loss in a component's logs: exact, at the cost of a few."""
+"""The slope of the filter's loss in a candidate's logs: exact, at the cost of a few."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def nearest(groups: Sequence[int], kinds: Numbers) -> Numbers:
 
 
 def groups_of(candidates: Sequence[Candidate], table: ChannelRows) -> Numbers:
-    """Return each series' group, of those that components have."""
+    """Return each series' group, of those that candidates have."""
     groups = list(dict.fromkeys(candidate.group for candidate in candidates))
     return nearest(groups, kinds_of(table))
 

@@ -99,7 +99,7 @@ def _least(table: ChannelRows) -> float:
 
 
 def _still(candidate: Candidate) -> Candidate:
-    """Return a component whose trend does not wander, so that its turns show."""
+    """Return a candidate whose trend does not wander, so that its turns show."""
     logs = candidate.logs.copy()
     noise = logs[PLACE["noise"]]
     logs[[PLACE["random walk"], PLACE["velocity"]]] = _NOTHING
@@ -177,5 +177,5 @@ def size_of(candidate: Candidate, table: ChannelRows, shock: Shock) -> float:
 
 
 def _told(group: FilteredChannel) -> tuple[Candidate, float, ChannelRows]:
-    """Return the heaviest component, its span, and rows with what it reads there."""
+    """Return the heaviest candidate, its span, and rows with what it reads there."""
     return group.heaviest[0], group.span, group.table

@@ -389,7 +389,7 @@ def _alone(rows: Observations, channel: int) -> Observations:
 def _skewed(
     candidates: list[Candidate], table: ChannelRows, span: float
 ) -> list[Candidate]:
-    """Return components that know how far sums lie from medians, by group."""
+    """Return candidates that know how far sums lie from medians, by group."""
     own, rises = groups_of(candidates, table)[table.series], {}
     for one in heaviest_of_each(candidates):
         rises[one.group] = one.skew(table.where(own == one.group), span)

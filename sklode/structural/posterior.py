@@ -41,7 +41,7 @@ class Posterior:
         self._medians, self._widths, _ = (x[free] for x in priors(candidate.form))
 
     def at(self, x: Array) -> Candidate:
-        """Return the component of some free hyperparameters, (free,)."""
+        """Return the candidate of some free hyperparameters, (free,)."""
         logs = self.candidate.logs.copy()
         logs[self.free] = x
         return self.candidate._replace(logs=logs)
@@ -78,7 +78,7 @@ class Posterior:
         return at
 
     def fit(self) -> tuple[Candidate, float]:
-        """Return the most probable component, and the value there."""
+        """Return the most probable candidate, and the value there."""
         best = minimize(
             self.with_slope(),
             self.candidate.logs[self.free],

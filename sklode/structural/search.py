@@ -341,7 +341,7 @@ class _Search:
     ) -> tuple[Candidate, float]:
         """Return what all judged rows lose, in y's units: the sample misleads.
 
-        The trend of the component that is returned steps if that is more probable.
+        The trend of the candidate that is returned steps if that is more probable.
         """
         judged = self.judged
         own = candidate.own(judged, self._span)

@@ -31,7 +31,7 @@ class Widening(NamedTuple):
 
     @classmethod
     def of(cls, candidate: Candidate, table: ChannelRows, span: float) -> Widening:
-        """Measure it by the errors ahead that a component made at its last rows."""
+        """Measure it by the errors ahead that a candidate made at its last rows."""
         filled = np.flatnonzero(table.lengths > _BURNT + 1)
         if not len(filled):
             return cls(np.zeros(1), np.ones(1))
