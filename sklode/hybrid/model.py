@@ -162,7 +162,7 @@ class HybridModel(TrainedModel):
         lead: Array,
         known: Observations,
     ) -> Array:
-        """Return forecasts, (query, channel), as of `Adjustment.target`; NaN of none."""
+        """Return forecasts, (query, channel), see `Adjustment.target`; NaN of none."""
         network: Any = self.network
         n_channels, origins = self.sizes[0], Origins(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
