@@ -45,9 +45,11 @@ from sklode.structural.candidates import Candidate
 from sklode.structural.concurrent import Concurrent
 from sklode.structural.cross_channel import CrossChannel
 from sklode.structural.effects import Effect
+from sklode.structural.fit import StructuralFit
 from sklode.structural.limits import LargestMoves
 from sklode.structural.model import StructuralModel
 from sklode.structural.state_space import Form
+from sklode.training.parameters import MODEL_OF_LEVEL
 
 Plain: TypeAlias = Any
 """What JSON holds: None, bool, int, float, str, and lists and dicts of these."""
@@ -254,10 +256,10 @@ def _parts_of_network(network: Autoencoder) -> Parts:
 
 
 def _model(kind: Any, build: Any, network: Parts | None, **parts: Any) -> Any:
-    model = kind(network, **parts)
+    parts["architecture"] = _renamed(parts["architecture"])
+    model = kind(network=network, **parts)
     if network is None:
         return model
-    model.architecture = _renamed(model.architecture)
     settings = NetworkSettings.of(model.architecture)
     with torch.device("meta"):  # where it takes no memory
         made = build(settings, *model.sizes, **network["sizes"])
@@ -267,9 +269,22 @@ def _model(kind: Any, build: Any, network: Parts | None, **parts: Any) -> Any:
     return model
 
 
+def _ahead_model(n_rows: int, **parts: Any) -> Any:
+    """Return the hybrid model, or without a window the structural one alone."""
+    if parts["window_length"]:
+        return _model(HybridModel, hybrid.build_network, **parts)
+    units: Units = parts["units"]
+    return StructuralFit(
+        sizes=(len(units.location), len(units.control_location)),
+        n_rows=n_rows,
+        **{name: parts[name] for name in ("structural", "clock", "columns")},
+        architecture=parts["architecture"],
+    )
+
+
 def _renamed(settings: Parts) -> Parts:
     """Return settings of which one was called level in the format before this one."""
-    model = {"auto": "hybrid", "series": "paper"}.get(settings.get("level", ""))
+    model = MODEL_OF_LEVEL.get(settings.get("level", ""))
     if model is None:
         return settings
     others = {name: value for name, value in settings.items() if name != "level"}
@@ -293,7 +308,7 @@ def _parts_of_record(record: Any) -> Parts:
 
 _RECORDS = (
     *(History, Units, NetworkWeights, StructuralModel, Candidate, Form, Effect),
-    *(CrossChannel, Concurrent, LargestMoves, Link, Calendar),
+    *(CrossChannel, Concurrent, LargestMoves, Link, Calendar, StructuralFit),
 )
 
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
@@ -304,7 +319,7 @@ _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Moves": ("LargestMoves", {}),
     "Stacking": ("NetworkWeights", {}),
     "FittedModel": ("LatentODEModel", {}),
-    "AheadModel": ("HybridModel", {"level": "structural", "stacking": "weights"}),
+    "AheadModel": ("AheadModel", {"level": "structural", "stacking": "weights"}),
 }
 """What kinds, and parts of them, were called in the format before this one."""
 
@@ -321,6 +336,7 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], Plain], Callable[..., object]]] = {
         _parts_of_record,
         partial(_model, HybridModel, hybrid.build_network),
     ),
+    "AheadModel": ((), _parts_of_record, _ahead_model),  # of the format before
     "network": ((latent_ode.LatentODE, hybrid.HybridODE), _parts_of_network, dict),
     "tuple": (tuple, list, tuple),
     "series": (

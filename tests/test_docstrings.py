@@ -12,6 +12,11 @@ import pytest
 import sklode
 from tests.series import FORECASTERS
 
+NETWORKS = (
+    sklode.LatentODEForecaster,
+    sklode.LatentODERNNForecaster,
+    sklode.LatentODELSTMForecaster,
+)
 SECTIONS = ["Parameters", "Attributes", "References", "Examples"]
 
 
@@ -29,6 +34,15 @@ def test_every_parameter_is_documented_in_the_order_of_numpydoc(cls: type) -> No
     assert re.findall(r"\n(\w+)\n-+\n", text) == SECTIONS
     assert names_under("Parameters", text) == set(cls().get_params())
     assert "history_" in names_under("Attributes", text)
+
+
+def test_the_networks_forecasters_describe_what_they_share_alike() -> None:
+    shared = set()
+    for cls in NETWORKS:
+        text = inspect.getdoc(cls) or ""
+        first, last = text.index("Parameters\n"), text.index("References\n")
+        shared.add(text[first:last])
+    assert len(shared) == 1
 
 
 def test_the_page_for_developers_names_files_and_functions_that_there_are() -> None:

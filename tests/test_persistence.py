@@ -254,6 +254,15 @@ def test_a_file_of_the_format_before_answers_as_it_did(kind: str) -> None:
     np.testing.assert_allclose(forecast, expected, rtol=1e-5)
 
 
+def test_what_was_pretrained_in_the_format_before_is_fitted_on() -> None:
+    path = Path(__file__).parent / "format_13" / "without_network.safetensors"
+    found = load(path)
+    stamps = pd.date_range("2024-01-01", periods=40)
+    y = pd.Series(np.sin(np.arange(40) / 5), stamps, name="a")
+    forecast = found.fit(y).predict([1])
+    assert forecast.iloc[0] == pytest.approx(np.sin(8), abs=0.1)
+
+
 @pytest.mark.parametrize(("place", "value", "message"), MADE_UP)
 def test_what_no_forecaster_stored_is_refused(
     place: str, value: Any, message: str, path: Path, written: bytes

@@ -1,6 +1,6 @@
 """Names of kinds of arrays, tables and keys."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,3 +13,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 Frame: TypeAlias = pd.Series | pd.DataFrame
 Key: TypeAlias = tuple[Hashable, ...]  # of a series, by index level; () of a lone one
 Levels: TypeAlias = tuple[Hashable, ...]  # of a category, in order
+
+Columns: TypeAlias = tuple[
+    Sequence[Hashable], Sequence[Hashable], Mapping[Hashable, Levels]
+]
+"""Names of y's columns and of X's, and the levels of those that are categories."""

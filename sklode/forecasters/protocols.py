@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Protocol, TypeAlias
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Columns
 from sklode.data.history import Asked, History
-from sklode.training.model import Columns
 
 Container: TypeAlias = Any
 """A table as sktime knows them: Series, DataFrame, array, or one of others."""

@@ -16,10 +16,9 @@ from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
 from sklode.data.known import Known, told
 from sklode.data.observations import Observations
-from sklode.data.scaling import Units
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.protocols import Container, Horizon
-from sklode.hybrid.model import HybridModel
+from sklode.structural.fit import StructuralFit
 from sklode.structural.model import StructuralModel
 
 _CONSTRAINTS: dict[str, list[Any]] = {
@@ -157,8 +156,8 @@ class StructuralForecaster(ContinuousForecaster):
         return super()._pretrain(y, X, fh)
 
     def _learned(
-        self, history: History, fh: Horizon, start: HybridModel | None, purpose: str
-    ) -> tuple[HybridModel, int]:
+        self, history: History, fh: Horizon, start: StructuralFit | None, purpose: str
+    ) -> tuple[StructuralFit, int]:
         """Return hyperparameters, and the seed of all draws."""
         observations = history.observations
         n_rows = len(observations.ticks)
@@ -181,14 +180,12 @@ class StructuralForecaster(ContinuousForecaster):
         structural = StructuralModel.fit(history.rows, seasons, self.logarithm, known)
         settings = {"seasons": self.seasons, "logarithm": self.logarithm}
         settings |= told(self)
-        model = HybridModel(
-            network=None,
-            units=Units.of(observations, structural.unit),
+        model = StructuralFit(
+            structural=structural,
+            sizes=(observations.values.shape[1], observations.controls.shape[1]),
             clock=observations.clock,
-            window_length=0,
             architecture=settings,
             columns=columns,
-            structural=structural,
             n_rows=n_rows,
         )
         return model, seed

@@ -25,9 +25,9 @@ from sklode.hybrid.origins import Origins, Questions
 from sklode.nn import ControlPath
 from sklode.structural.answers import StructuralAnswers
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.fit import answers_of
 from sklode.structural.mixture import Adjustment
 from sklode.structural.model import StructuralModel
-from sklode.structural.unknown import Unknown
 from sklode.training.model import TrainedModel, by_lead
 
 _ANSWERS_AT_ONCE = 2**12
@@ -67,7 +67,6 @@ class HybridModel(TrainedModel):
     """A structural model, and a network where one adds to it; else None."""
 
     structural: StructuralModel
-    n_rows: int = 0  # that a `StructuralForecaster` found it on
     weights: NetworkWeights | None = None  # None: nothing counts
 
     @property
@@ -80,23 +79,12 @@ class HybridModel(TrainedModel):
         )
 
     def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
-        """Return what it answers of series; of known ones only new rows are read."""
-        if isinstance(before, StructuralAnswers) and before.model is self.structural:
-            states = before.states.updated(history.rows)
-        else:
-            states = self.structural.filtered(history.rows)
-        return StructuralAnswers(
-            states,
-            history,
-            seed,
-            ahead=None if self.network is None else self,
-            unknown=Unknown(history, seed) if history.controls else None,
-        )
+        """Return what it answers of series."""
+        ahead = None if self.network is None else self
+        return answers_of(self.structural, history, seed, before, ahead)
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
-        """Return the fitted attributes of a forecaster that trains a network."""
-        if not self.window_length:  # the structural model's own forecaster
-            return {}
+        """Return the fitted attributes of a forecaster."""
         found = self.weighed
         return super().attributes(channels) | {
             "network_share_": self.share,

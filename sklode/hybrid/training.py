@@ -92,9 +92,10 @@ class HybridTraining(Training):
         if self.from_scratch:
             # what pretraining left without a network stays so
             kept = start if purpose in ("fine-tune", "update") else None
-            can_prove = self._can_prove()
+            before = self.rows.until(self._cuts[0])
+            can_prove = self._can_prove(before)
             if self.is_guarded and can_prove:
-                self.learned = self.rows.until(self._cuts[0])
+                self.learned = before
             may_have_network = kept is None and (can_prove or not self.is_guarded)
             self.model = self._model_without_network(kept)
         self.model.columns = self.columns
@@ -111,9 +112,8 @@ class HybridTraining(Training):
         shares = (_HELD_OUT,) if self._whole else _STRETCHES
         self._cuts = [held_out_rows(rows.bounds, s, self._whole, rng) for s in shares]
 
-    def _can_prove(self) -> bool:
-        """Return whether rows suffice, and all channels have some to be learned."""
-        before = self.rows.until(self._cuts[0])
+    def _can_prove(self, before: Observations) -> bool:
+        """Return whether rows suffice, and all channels have some before the cut."""
         is_enough = len(self.rows.ticks) >= _PROVING_ROWS
         return is_enough and bool(np.isfinite(before.values).any(0).all())
 

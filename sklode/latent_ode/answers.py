@@ -48,9 +48,6 @@ class LatentODEAnswers:
         self._history = history
         self._seed = seed
         self._windows = model.windows(history.observations).reaching(0)
-        self.calibration = np.array([[0.0, *([1.0] * len(history.channels))]])
-        if model.calibration is not None:
-            self.calibration = model.calibration
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
@@ -101,7 +98,7 @@ class LatentODEAnswers:
             for rows in self._passes(window, times - first, max(n, 1)):
                 paths = self._solved(window[rows], times[rows], known, n)
                 mean = paths.mean(axis=0)
-                scale = scales_at(self.calibration, outside[rows])
+                scale = scales_at(self._model.scales, outside[rows])
                 if n:
                     paths = mean + scale * (paths - mean)
                 if noisy:

@@ -29,16 +29,20 @@ class LatentODEModel(TrainedModel):
     # (channel,): forecasts of constant channels, else NaN; empty before training
     held: Array = field(default_factory=lambda: np.zeros(0))
 
+    @property
+    def scales(self) -> Array:
+        """The calibration, or ones where none was measured; see `scales_at`."""
+        if self.calibration is not None:
+            return self.calibration
+        return np.array([[0.0, *([1.0] * self.sizes[0])]])
+
     def answers(self, history: History, seed: int, before: object) -> LatentODEAnswers:
         """Return what it answers of series, by draws of a seed."""
         return LatentODEAnswers(self, history, seed)
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster."""
-        calibration = self.calibration
-        if calibration is None:
-            calibration = np.array([[0.0, *([1.0] * len(channels))]])
-        leads, scales = calibration[:, 0], calibration[:, 1:]
+        leads, scales = self.scales[:, 0], self.scales[:, 1:]
         return super().attributes(channels) | {
             "network_share_": 1.0,
             "horizon_": self.horizon,

@@ -5,6 +5,7 @@ Tested in tests/latent_ode/test_network.py.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -33,16 +34,16 @@ class TrainingBatch(Protocol):
         ...
 
 
-class Autoencoder(nn.Module):
+class Autoencoder(nn.Module, ABC):
     """A network with an encoder and a decoder, or None for that."""
 
     encoder: Any
     decoder: Any
 
     @property
+    @abstractmethod
     def latent_size(self) -> int:
         """Size of the state at the origin that is drawn from its posterior."""
-        raise NotImplementedError
 
     def engines(self) -> tuple[str, ...]:
         """Return which engine runs the encoder, and the decoder if any."""

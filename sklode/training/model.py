@@ -5,28 +5,23 @@ Tested in tests/test_pretrain_update.py.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Hashable
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import pandas as pd
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Columns
 from sklode.data.scaling import Units
 from sklode.data.ticks import TIMELIKE
+from sklode.nn.settings import NetworkSettings
 from sklode.training.trainer import HISTORY_COLUMNS
 
 ARCHITECTURE = (
-    *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
-    *("emission_width", "window_length", "horizon", "model", "method", "step_size"),
+    *(one.name for one in fields(NetworkSettings)),
+    *("window_length", "horizon", "model"),
 )
 """Settings of a network, which cannot change as training goes on."""
-
-
-Columns: TypeAlias = tuple[
-    Sequence[Hashable], Sequence[Hashable], Mapping[Hashable, tuple[Any, ...]]
-]
-"""Names of y's columns and of X's, and the levels of those that are categories."""
 
 
 @dataclass(repr=False)

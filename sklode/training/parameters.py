@@ -17,7 +17,7 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 _COUNT = Interval(Integral, 0, None, closed="left")
 
-_MODEL_OF_LEVEL = {"auto": "hybrid", "series": "paper"}
+MODEL_OF_LEVEL = {"auto": "hybrid", "series": "paper"}
 """Values of ``model`` by those of ``level``, its earlier name."""
 
 _SIZES = "hidden_size latent_size field_width field_depth emission_width batch_size"
@@ -27,7 +27,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "horizon": [_COUNT, None],
     "thinning": [Interval(Real, 0, 1, closed="left")],
     "model": [StrOptions({"hybrid", "paper"})],
-    "level": [StrOptions({"deprecated", *_MODEL_OF_LEVEL})],
+    "level": [StrOptions({"deprecated", *MODEL_OF_LEVEL})],
     "method": [StrOptions(set(METHODS))],
     "step_size": [_POSITIVE],
     "clip_norm": [_POSITIVE, None],
@@ -97,7 +97,7 @@ def check_parameters(forecaster: TrainingSettings) -> None:
 
 def model_of(forecaster: TrainingSettings) -> str:
     """Return which model is asked for, by ``model`` or by its earlier name."""
-    return str(_MODEL_OF_LEVEL.get(forecaster.level, forecaster.model))
+    return str(MODEL_OF_LEVEL.get(forecaster.level, forecaster.model))
 
 
 def resolve_device(name: str | torch.device) -> torch.device:

@@ -47,7 +47,7 @@ def test_the_earlier_name_of_the_components_answers_and_warns() -> None:
         found = forecaster.level_
     pd.testing.assert_frame_equal(found, forecaster.components_)
     with pytest.raises(AttributeError, match="no attribute 'levels_'"):
-        forecaster.levels_  # noqa: B018
+        _ = forecaster.levels_
 
 
 def test_files_that_say_level_are_read_as_they_were_meant(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""What a fit of the structural model alone leaves, and its answers.
+
+Tested in tests/forecasters/test_structural.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from sklode.data.arrays import Columns
+from sklode.data.history import History
+from sklode.structural.answers import Ahead, StructuralAnswers
+from sklode.structural.model import StructuralModel
+from sklode.structural.unknown import Unknown
+
+
+def answers_of(
+    structural: StructuralModel,
+    history: History,
+    seed: int,
+    before: object,
+    ahead: Ahead | None = None,
+) -> StructuralAnswers:
+    """Return what a model answers of series, and a network ``ahead`` adds.
+
+    Of series that the answers ``before`` are of, only new rows are read.
+    """
+    if isinstance(before, StructuralAnswers) and before.model is structural:
+        states = before.states.updated(history.rows)
+    else:
+        states = structural.filtered(history.rows)
+    unknown = Unknown(history, seed) if history.controls else None
+    return StructuralAnswers(states, history, seed, ahead, unknown)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class StructuralFit:
+    """A structural model, and what a later fit must share with this one."""
+
+    structural: StructuralModel
+    sizes: tuple[int, int]  # numbers of columns of y and of X
+    clock: str  # of the index, see `sklode.data.ticks.clock_of`
+    architecture: dict[str, Any]  # the settings that it was found by
+    columns: Columns
+    n_rows: int  # that it was found on
+
+    def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
+        """Return what it answers of series."""
+        return answers_of(self.structural, history, seed, before)
+
+    def attributes(self, channels: list[Hashable]) -> dict[str, object]:
+        """Return the fitted attributes: none that are not worked out when asked for."""
+        return {}
