@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -35,13 +35,25 @@ Unknown: TypeAlias = dict[Hashable, tuple[int, Hashable]]
 """Columns of X that are not known at all rows: at how many not, and the first."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Rows that forecasts are asked for, in any order."""
+class Places(NamedTuple):
+    """Rows of an index, in any order, by series and time."""
 
     index: pd.Index
     series: Numbers  # (row,): its number in the history
     ticks: Numbers  # (row,)
+
+    def where(self, kept: Flags) -> Places:
+        """Return some of them, (row,)."""
+        return Places(self.index[kept], self.series[kept], self.ticks[kept])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Rows that forecasts are asked for, see `Places`, and what is known of X."""
+
+    index: pd.Index
+    series: Numbers
+    ticks: Numbers
     known: Observations  # the history with all rows of X that were given, or asked
     unknown: Unknown
 
@@ -190,8 +202,8 @@ class History:
         parts = np.split(rows.ticks, rows.bounds[1:-1])
         for ticks, step in zip(parts, self.steps, strict=True):
             first = stamps_of(ticks[:1], rows.like)
-            reached = future_stamps(pd.RangeIndex(len(ticks)), first, [step])
-            if not np.array_equal(ticks_of(reached), ticks):
+            _, reached = future_stamps(pd.RangeIndex(len(ticks)), first, [step])
+            if not np.array_equal(reached, ticks):
                 return True
         return False
 
@@ -202,15 +214,37 @@ class History:
             block_end = block_end.tz_convert(latest.tz)
         return block_end if ticks_of(block_end) == ticks_of(latest) else latest
 
-    def rows_ahead(self, steps: pd.Index) -> pd.Index:
+    def rows_ahead(self, steps: pd.Index) -> Places:
         """Return the rows that steps ask for, from each series' own end."""
-        return self._keyed(future_stamps(steps, self.last, self.steps), len(steps))
+        stamps, ticks = future_stamps(steps, self.last, self.steps)
+        return self._of_each(stamps, ticks)
 
-    def rows_at(self, stamps: pd.Index) -> pd.Index:
+    def rows_at(self, stamps: pd.Index) -> Places:
         """Return the rows of every series at the same stamps."""
+        self._check_times(stamps)
         n_series = len(self.steps)
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
-        return self._keyed(each, len(stamps))
+        return self._of_each(each, np.tile(ticks_of(stamps), n_series))
+
+    def rows_of(self, index: pd.Index) -> Places:
+        """Return the rows of an index, which names their series; all must be known."""
+        self._check_levels(index, "the horizon")
+        series, ticks = self.rows.locate(index)
+        if (series < 0).any():
+            row = index[int(np.argmax(series < 0))]
+            raise ValueError(
+                "forecasts are for the series that fit has seen; got "
+                f"{row[:-1]}, seen were {list(self.rows.keys)[:3]}... Fit on a panel "
+                "that holds it, or update with its observations."
+            )
+        return Places(index=index, series=series, ticks=ticks)
+
+    def _of_each(self, stamps: pd.Index, ticks: Numbers) -> Places:
+        """Return rows at stamps, of which all series in turn have equally many."""
+        n_series = len(self.steps)
+        n_each = len(stamps) // n_series
+        series = np.repeat(np.arange(n_series), n_each)
+        return Places(self._keyed(stamps, n_each), series, ticks)
 
     def frame(self) -> pd.DataFrame:
         """Return the rows with an observed value."""
@@ -228,25 +262,14 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def asked(self, index: pd.Index, X: Frame | None) -> Asked:
-        """Read the rows of an index, and X, which may lack known stamps."""
-        self._check_levels(index, "the horizon")
-        series, ticks = self.rows.locate(index)
-        if (series < 0).any():
-            row = index[int(np.argmax(series < 0))]
-            raise ValueError(
-                "forecasts are for the series that fit has seen; got "
-                f"{row[:-1]}, seen were {list(self.rows.keys)[:3]}... Fit on a panel "
-                "that holds it, or update with its observations."
-            )
-        known, unknown = self._known(index, X)
-        return Asked(
-            index=index, series=series, ticks=ticks, known=known, unknown=unknown
-        )
+    def asked(self, places: Places, X: Frame | None) -> Asked:
+        """Read rows that are asked for, and X, which may lack known stamps."""
+        known, unknown = self._known(places, X)
+        return Asked(*places, known=known, unknown=unknown)
 
-    def _known(self, index: pd.Index, X: Frame | None) -> tuple[Observations, Unknown]:
-        """Return all rows of X, and what is not known of those at ``index``."""
-        rows = self.given
+    def _known(self, places: Places, X: Frame | None) -> tuple[Observations, Unknown]:
+        """Return all rows of X, and what is not known of those at ``places``."""
+        rows, index = self.given, places.index
         if X is not None and self.errors:  # they are known of the past alone
             X = pd.DataFrame(X).drop(columns=[*self.errors.values()], errors="ignore")
             X = X if X.shape[1] else None
@@ -257,7 +280,7 @@ class History:
                     f"{list(pd.DataFrame(X).columns)}. Fit with X, or leave X out."
                 )
             return rows, {}
-        need = index[~rows.holds(index)].unique()
+        need = index[~rows.holds(places.series, places.ticks)].unique()
         if X is None:
             # no rows, of the index' kind and levels, so that all of them are unknown
             X = pd.DataFrame(columns=self.controls, index=index[:0], dtype=float)
@@ -284,9 +307,12 @@ class History:
                 rows = rows.merged(new, warns=False)
         return rows, unknown
 
-    def _check_levels(self, index: pd.Index, name: str) -> None:
+    def _check_times(self, index: pd.Index, name: str = "the horizon") -> None:
         check_times(index, name)
         check_same_kind(index.get_level_values(-1), self.rows.like, name)
+
+    def _check_levels(self, index: pd.Index, name: str) -> None:
+        self._check_times(index, name)
         if index.nlevels != len(self.levels):
             raise ValueError(
                 f"{name} must have the index levels of y in fit, "

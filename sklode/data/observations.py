@@ -136,6 +136,12 @@ class Observations:
             like=self.like,
         )
 
+    def latest(self, n_rows: int) -> Observations:
+        """Return the last rows of each series, so many at most."""
+        first = np.maximum(self.bounds[1:] - n_rows, self.bounds[:-1])
+        row = np.arange(len(self.ticks))
+        return self.where(row >= np.repeat(first, self.lengths))
+
     def until(self, cut: Numbers) -> Observations:
         """Return each series' rows before the row ``cut``, (series,)."""
         return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))
@@ -173,9 +179,8 @@ class Observations:
         row = rows_before(self.bounds, self.ticks, series, ticks)
         return np.maximum(row, self.bounds[series])
 
-    def holds(self, index: pd.Index) -> Flags:
-        """Return which rows of an index are among these."""
-        series, ticks = self.locate(index)
+    def holds(self, series: Numbers, ticks: Numbers) -> Flags:
+        """Return which stamps of series, -1 for none, are among these rows."""
         row = rows_before(self.bounds, self.ticks, series, ticks)
         found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
         return found & (series >= 0)

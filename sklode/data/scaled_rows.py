@@ -18,12 +18,19 @@ from sklode.data.ticks import rows_before, ticks_between
 class ScaledRows:
     """Rows of series in a network's units: times, values and controls."""
 
-    def __init__(self, observations: Observations, units: Units) -> None:
+    def __init__(
+        self,
+        observations: Observations,
+        units: Units,
+        whole: Observations | None = None,
+    ) -> None:
+        # where these are the last rows of whole series, those have time zero and scales
+        whole = observations if whole is None else whole
         self.bounds, self.series = observations.bounds, observations.series
-        first = observations.ticks[self.bounds[:-1]][self.series]
         # (row,), since each series' first row
+        first = whole.ticks[whole.bounds[:-1]][self.series]
         self.times = ticks_between(first, observations.ticks) / units.time
-        self.location, self.scale = units.of_all(observations)  # (series, channel)
+        self.location, self.scale = units.of_all(whole)  # (series, channel)
         values = plain(observations.values, units.links)
         values = (values - self.location[self.series]) / self.scale[self.series]
         self.mask = ~np.isnan(values)  # (row, channel)

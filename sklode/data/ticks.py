@@ -216,8 +216,10 @@ _ONE_BY_ONE = (
 """Offsets that pandas adds to one stamp only, or warns that it is slow."""
 
 
-def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Step]) -> pd.Index:
-    """Return the stamps ``steps`` after each series' last one, by series.
+def future_stamps(
+    steps: pd.Index, last: pd.Index, lengths: list[Step]
+) -> tuple[pd.Index, Numbers]:
+    """Return the stamps ``steps`` after each series' last one, by series, and ticks.
 
     They are whole numbers of steps of each series' length, or timedeltas.
     """
@@ -241,7 +243,8 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Step]) -> pd.In
                 f"datetimes; got step {counts[np.argmax(np.abs(counts))]} after "
                 f"{last[0]}. Ask for fewer steps."
             )
-        return stamps_of((start + each * counts).ravel(), last)
+        found = (start + each * counts).ravel()
+        return stamps_of(found, last), found
     stamps = np.empty((len(last), len(counts)), dtype=object)
     for length in set(lengths):
         mine = np.array([other == length for other in lengths])
@@ -254,7 +257,8 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Step]) -> pd.In
                 stamps[mine, place] = [stamp + k * length for stamp in own]
             else:
                 stamps[mine, place] = (last[mine] + k * length).astype(object)
-    return type(last)(stamps.ravel(), dtype=last.dtype)
+    index = type(last)(stamps.ravel(), dtype=last.dtype)
+    return index, ticks_of(index)
 
 
 def nanoseconds(length: object) -> float:

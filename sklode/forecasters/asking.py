@@ -18,7 +18,7 @@ from sktime.forecasting.base import BaseForecaster
 
 from sklode.data import checks
 from sklode.data.arrays import Array
-from sklode.data.history import Asked, History, with_columns
+from sklode.data.history import Asked, History, Places, with_columns
 from sklode.forecasters.inputs import tell_unknown
 from sklode.forecasters.protocols import Answers, Container, Horizon
 from sklode.forecasters.summary import Summary, summary_of
@@ -39,11 +39,11 @@ class AskingForecaster(BaseForecaster):
     def _scored(self) -> None:
         """Say what a score does not tell: nothing."""
 
-    def _read(self, index: pd.Index, X: Container) -> Asked:
+    def _read(self, places: Places, X: Container) -> Asked:
         """Read rows that are asked for, and X."""
-        asked = self._history.asked(index, X)
+        asked = self._history.asked(places, X)
         may_be = self._model_name != "paper"
-        tell_unknown(asked.unknown, len(index), may_be=may_be)
+        tell_unknown(asked.unknown, len(places.index), may_be=may_be)
         return asked
 
     @property
@@ -64,7 +64,8 @@ class AskingForecaster(BaseForecaster):
                 f"model={self._model_name!r}, which has none. Fit with "
                 'model="hybrid", or a StructuralForecaster.'
             )
-        found: pd.DataFrame = answers.parts(self._history.asked(index, X))
+        history = self._history
+        found: pd.DataFrame = answers.parts(history.asked(history.rows_of(index), X))
         return found
 
     def _predict(self, fh: Horizon, X: Container = None) -> pd.DataFrame:
@@ -89,7 +90,7 @@ class AskingForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         truth = with_columns(frame, self._history.channels)
         checks.finite_values(truth)
-        asked = self._read(truth.index, X_inner)
+        asked = self._read(self._history.rows_of(truth.index), X_inner)
         residuals = truth - self._answers.means(asked)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
@@ -171,7 +172,7 @@ class AskingForecaster(BaseForecaster):
             )
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
-        asked = self._read(index, X)
+        asked = self._read(self._history.rows_of(index), X)
         return self._like_y(self._framed(index, asked, self._answers.means(asked)))
 
     @asking
@@ -309,14 +310,19 @@ class AskingForecaster(BaseForecaster):
         """
         history = self._history
         if isinstance(fh, pd.MultiIndex):
-            return fh, self._read(fh, X)
-        asked = fh.to_pandas()
-        rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
+            return fh, self._read(history.rows_of(fh), X)
+        steps_or_stamps = fh.to_pandas()
+        if fh.is_relative:
+            places = history.rows_ahead(steps_or_stamps)
+        else:
+            places = history.rows_at(steps_or_stamps)
+        rows = places.index
         if fh.is_relative or X is None or len(history.levels) == 1:
-            return rows, self._read(rows, X)
-        known = rows.isin(X.index) | history.rows.holds(rows)
+            return rows, self._read(places, X)
+        known = rows.isin(X.index) | history.rows.holds(places.series, places.ticks)
         stamps = rows.get_level_values(-1)
-        return rows, self._read(rows[known | ~stamps.isin(stamps[known])], X)
+        # a stamp that X has of no series stays: it is said to be unknown
+        return rows, self._read(places.where(known | ~stamps.isin(stamps[known])), X)
 
     def _framed(
         self,

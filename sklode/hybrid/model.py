@@ -152,10 +152,13 @@ class HybridModel(TrainedModel):
     ) -> Array:
         """Return forecasts, (query, channel), see `Adjustment.target`; NaN of none."""
         network: Any = self.network
-        n_channels, origins = self.sizes[0], Origins(seen, self.units)
-        last, controls = seen.bounds[1:] - 1, None
+        # a window reads the last rows alone, however long a series is
+        origins = Origins(seen.latest(self.window_length), self.units, whole=seen)
+        n_channels, last = self.sizes[0], origins.bounds[1:] - 1
+        controls = None
         if known.controls.shape[1]:
-            since = ticks_between(seen.ticks[last][known.series], known.ticks)
+            end = seen.ticks[seen.bounds[1:] - 1]
+            since = ticks_between(end[known.series], known.ticks)
             values = self.units.controls(known.controls)
             controls = KnownControls(known.bounds, since / self.units.time, values)
         decoder = network.decoder

@@ -124,7 +124,9 @@ INDEXES: dict[str, tuple[pd.Index, list[int], pd.Index]] = {
 @pytest.mark.parametrize("name", INDEXES)
 def test_relative_steps_stand_for_these_stamps(name: str) -> None:
     index, steps, expected = INDEXES[name]
-    found = future_stamps(pd.Index(steps), index[-1:], [default_step(index, None)])
+    steps_of_index = [default_step(index, None)]
+    found, ticks = future_stamps(pd.Index(steps), index[-1:], steps_of_index)
+    assert ticks.tolist() == ticks_of(found).tolist()
     if isinstance(expected, pd.DatetimeIndex | pd.TimedeltaIndex):
         expected = expected.as_unit(index.unit)
     pd.testing.assert_index_equal(found, expected, exact="equiv", check_names=False)

@@ -33,9 +33,9 @@ def test_rows_of_a_panel_are_gathered_by_series_and_time() -> None:
     assert seen.values[:, 0].tolist() == [1.0, 5.0, 2.0, 4.0]
     assert seen.bounds.tolist() == [0, 2, 4]
     assert seen.lengths.tolist() == [2, 2]
-    assert every.holds(index[::-1]).all()
+    assert every.holds(*every.locate(index[::-1])).all()
     others = [("b", 10), ("a", 9), ("c", 3), ("b", 2), ("b", 5)]
-    held = every.holds(pd.MultiIndex.from_tuples(others))
+    held = every.holds(*every.locate(pd.MultiIndex.from_tuples(others)))
     assert held.tolist() == [False, False, False, False, True]
 
 
@@ -49,11 +49,11 @@ def test_a_row_is_observed_unless_every_channel_is_missing() -> None:
 def test_a_series_ends_with_its_last_row_observed_or_not() -> None:
     y = pd.DataFrame({"y": [1.0, 2.0, NAN]}, index=[3, 5, 9])
     history = History.of(y, None)
-    assert history.rows_ahead(pd.Index([1])).tolist() == [10]
+    assert history.rows_ahead(pd.Index([1])).index.tolist() == [10]
     assert history.frame().index.tolist() == [3, 5]
     longer = history.extended(y.set_axis([9, 11, 20]), None, None)
-    assert longer.rows_ahead(pd.Index([1])).tolist() == [21]
-    assert history.rows_ahead(pd.Index([1])).tolist() == [10]
+    assert longer.rows_ahead(pd.Index([1])).index.tolist() == [21]
+    assert history.rows_ahead(pd.Index([1])).index.tolist() == [10]
 
 
 def test_rows_are_merged_by_key_and_stamp() -> None:
