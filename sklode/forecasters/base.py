@@ -26,7 +26,7 @@ from sklode.forecasters.inputs import (
     check_continues,
     check_tables,
     tell_unknown,
-    warn_of_steps_in_evaluation,
+    warn_of_steps_between_rows,
 )
 from sklode.forecasters.protocols import Container, FittedModel, Horizon
 from sklode.forecasters.transaction import asking, changing
@@ -63,6 +63,7 @@ class ContinuousForecaster(AskingForecaster):
     _y = None
     _X = None
     _fit_seconds: float | None = None
+    _steps_in_fit = False  # whether fit was told a horizon of steps
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _model: FittedModel
 
@@ -121,7 +122,12 @@ class ContinuousForecaster(AskingForecaster):
                 "time stamps by predict_at(index)."
             )
         steps = self._history.steps if self._state == "fitted" else []
-        return super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
+        is_given = fh is not None
+        checked = super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
+        if is_given and self._state == "fitted" and self._steps_in_fit:
+            if checked.is_relative and self._history.is_irregular:
+                warn_of_steps_between_rows()
+        return checked
 
     def set_params(self, **params: object) -> Self:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
@@ -141,6 +147,7 @@ class ContinuousForecaster(AskingForecaster):
         purpose = "fine-tune" if hasattr(self, "pretrained_") else "fit"
         start = time.perf_counter()
         self._history, model, self._predict_seed = self._begun(y, X, fh, purpose)
+        self._steps_in_fit = fh is not None and fh.is_relative
         self._set_model(model)
         self._fit_seconds = time.perf_counter() - start
         return self
@@ -168,8 +175,6 @@ class ContinuousForecaster(AskingForecaster):
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
-        if fh is not None and fh.is_relative and history.is_irregular:
-            warn_of_steps_in_evaluation()
         if purpose != "fine-tune":
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Hashable, Mapping
-from types import FrameType
 
 import numpy as np
 import pandas as pd
@@ -73,19 +71,16 @@ def check_continues(before: Mapping[str, object], now: Mapping[str, object]) -> 
             )
 
 
-def warn_of_steps_in_evaluation() -> None:
-    """Warn where sktime's `evaluate` asks uneven rows for steps of equal length.
+def warn_of_steps_between_rows() -> None:
+    """Warn that steps of equal length are no rows, where they may be taken for some.
 
-    Nothing that it passes tells that it is `evaluate` which asks: so the callers'
-    modules are looked at.
+    A horizon that is passed both to fit and to predict is how sktime's `evaluate` asks;
+    it compares forecasts with the test fold's rows.
     """
-    frame: FrameType | None = sys._getframe()
-    while frame and "model_evaluation" not in frame.f_globals.get("__name__", ""):
-        frame = frame.f_back
-    if frame is not None:
-        warnings.warn(
-            "sktime's evaluation asks for steps of equal length and takes them for "
-            "the test fold's rows, which here come at other times. Wrap its "
-            "splitter: AbsoluteHorizon(cv).",
-            stacklevel=3,
-        )
+    warnings.warn(
+        "fh counts steps of equal length, and y's rows are not so spaced: forecasts "
+        "come at other times than rows. To compare them with rows, ask at their "
+        "stamps, by predict_at; in sktime's evaluation wrap the splitter: "
+        "AbsoluteHorizon(cv).",
+        stacklevel=3,
+    )

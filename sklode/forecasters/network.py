@@ -30,8 +30,8 @@ class NetworkForecaster(ContinuousForecaster):
     """A forecaster that trains a network; a subclass names its encoder."""
 
     encoder: ClassVar[str]  # see `build_network`
-    # whether scikit-learn cloned it, as its searches do; `reset` keeps what has a "__"
-    _is__candidate = False
+    # what a search was told, by all that it cloned; None: no search asks
+    _told_in_search: set[str] | None = None
 
     def __init__(
         self,
@@ -100,16 +100,24 @@ class NetworkForecaster(ContinuousForecaster):
 
     def __sklearn_clone__(self) -> Self:
         candidate = super().__sklearn_clone__()
-        candidate._is__candidate = True
-        # all that a search clones from one share it: what one says, none repeats
-        candidate._said__of_candidates = getattr(self, "_said__of_candidates", set())
+        told = self._told_in_search
+        candidate._told_in_search = set() if told is None else told
         return candidate
+
+    def reset(self) -> Self:
+        """Forget what was learned, but not what a search was told."""
+        told = self._told_in_search
+        super().reset()
+        self._told_in_search = told
+        return self
 
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""
-        is_searched = self._is__candidate and self._model_name == "hybrid"
-        if is_searched and not (self.network_share_ or self._said__of_candidates):
-            self._said__of_candidates.add("no network")
+        told = self._told_in_search
+        if told is None or self._model_name != "hybrid" or self.network_share_:
+            return
+        if "no network" not in told:
+            told.add("no network")
             warnings.warn(
                 "no network of this candidate counts, so that settings of the network "
                 "change no score: StructuralForecaster gives the same forecasts at "

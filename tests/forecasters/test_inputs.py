@@ -186,7 +186,10 @@ def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
             evaluate(forecaster, cv, y)
     y = whole[0].drop(DAYS[[7, 8, 20]])["y"]
     evaluate(forecaster, AbsoluteHorizon(cv), y)
-    fitted(y, fh=[1, 2])
+    fitted(y, fh=[1, 2]).predict()
+    fitted(y).predict([1, 2])
+    with pytest.warns(UserWarning, match="forecasts come at other times than rows"):
+        fitted(y, fh=[1, 2]).predict([1, 2])
     # as in a program that has no name
     names = {"forecaster": forecaster, "y": y}
     exec("found = forecaster.fit(y, fh=[1, 2]).predict()", names)
