@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from sklode import nn
+from sklode.structural import state_space
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 SIZES = (3, 7, 2, 5, 3, 4)
@@ -322,3 +323,51 @@ def test_what_is_known_is_measured_case_by_case(
 
 def absent(seed: int, data: Path | None) -> dict[str, float]:
     raise FileNotFoundError("no table")
+
+
+def test_constants_are_halved_and_doubled_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script("sensitivity")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # other processes ask it
+    page = [
+        "## structural/",
+        '| `BASE["slope"]` in `state_space.py` | `0.2, 1.0, 1.0` | rise | by hand |',
+        "| `_MANY` in `search.py` | `1000` | rows that polish | by hand |",
+        "| `CLEAR` in `kalman.py` | `2.5` | compiled | by hand |",
+        "## data/",
+        "| `_CHANCE` in `sensors.py` | `0.05` | zeros | by hand |",
+    ]
+    read = list(module.constants_of("\n".join(page), ["structural"]))
+    assert [x.title for x in read] == ['BASE["slope"]', "_MANY"]
+    monkeypatch.setattr(module, "constants_of", lambda page, folders: read)
+    tasks = [task for task in module.made_up(0) if task[0] == "growth"]
+    monkeypatch.setitem(module.KINDS, "structural", lambda seed: tasks)
+    before = dict(state_space.BASE)
+    table = module.main(["--folders", "structural"]).set_index(["constant", "factor"])
+    assert before == state_space.BASE  # what is changed, is so in a process of its own
+    assert table.loc[('BASE["slope"]', 0.5), "otherwise"] == 1
+    assert table.loc[("_MANY", 2.0), ["otherwise", "worst", "failed"]].tolist() == [
+        0,
+        1.0,
+        0,
+    ]
+    assert "structural: 1 series" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "factor", "expected"),
+    [
+        (0.2, 2.0, 0.4),
+        (0.8, 2.0, 8 / 9),  # odds of 4 become 8
+        (3, 0.5, 2),
+        (1, 0.5, 1),
+        ((2.0, 6), 2.0, (4.0, 12)),
+        ({"step": 2}, 2.0, {"step": 4}),
+        (True, 2.0, None),
+    ],
+)
+def test_constants_are_scaled_by_their_kind(
+    value: Any, factor: float, expected: Any
+) -> None:
+    assert script("sensitivity").scaled(value, factor) == pytest.approx(expected)

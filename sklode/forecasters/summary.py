@@ -50,17 +50,12 @@ def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
     if hasattr(forecaster, "components_"):
         topics["structure"] = _parts(forecaster.components_)
     if hasattr(forecaster, "network_share_"):
-        share = forecaster.network_share_
-        told = (
-            "moves the structural model's forecast, by a weight of "
-            f"{share:.2g} on average"
-        )
-        told = told if share else "does not count: the structural model alone forecasts"
-        is_whole = forecaster._model_name == "paper"
-        topics["network"] = "is the whole forecast" if is_whole else told
-    if forecaster._fit_seconds is not None:  # None of one that was loaded
+        topics["network"] = _network(forecaster)
+    # a forecaster that was loaded from a file was not fitted here
+    if forecaster._fit_seconds is not None:
         seconds = forecaster._fit_seconds
-        told = f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"  # no exponent
+        # two digits, which ":.2g" gives numbers below ten without an exponent
+        told = f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
         topics["time"] = f"fit took {told} s"
     n_rows = int(history.observations.lengths.max())
     if origins and n_rows < origins + 2:
@@ -69,15 +64,34 @@ def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
         parts = getattr(forecaster, "components_", pd.DataFrame()).index
         found = set(parts.get_level_values(-1)) if len(parts) else set()
         topics["held out"], advice = _held_out(history, judged, origins, found)
-        states = getattr(forecaster._answers, "states", None)
-        drifts = [each.drift for each in states.channels] if states else []
-        if len(history.steps) == 1 and np.abs(drifts).max(initial=0.0) > _DRIFT:
+        # of a panel some series always lie off by chance
+        if len(history.steps) == 1 and _largest_drift(forecaster._answers) > _DRIFT:
             advice.append(
                 "the last rows lie on one side of what was expected: if that lasts, "
                 "fit on the rows since"
             )
         topics["to try"] = "\n".join(advice) or "nothing stands out"
     return topics
+
+
+def _network(forecaster: Any) -> str:
+    """Return how much of a forecast is the network's."""
+    if forecaster._model_name == "paper":
+        return "is the whole forecast"
+    share = forecaster.network_share_
+    if not share:
+        return "does not count: the structural model alone forecasts"
+    return (
+        f"moves the structural model's forecast, by a weight of {share:.2g} on average"
+    )
+
+
+def _largest_drift(answers: object) -> float:
+    """Return by how many deviations the last rows lie to one side, at the most."""
+    states = getattr(answers, "states", None)
+    if states is None:  # of the paper's model, which expects nothing row by row
+        return 0.0
+    return float(np.abs([each.drift for each in states.channels]).max(initial=0.0))
 
 
 def _seen(history: History) -> str:
@@ -169,10 +183,13 @@ def _remedy(
     best: str, seasons: dict[str, float], parts: set[str], like: pd.Index
 ) -> str:
     """Return what to do where a simple method was better than the forecaster."""
-    is_period = isinstance(like, pd.PeriodIndex)
-    day = DAY / (nanoseconds(like.freq) / like.freq.n if is_period else 1.0)
+    tick = 1.0  # in nanoseconds; one of periods is a period, of whatever multiple
+    if isinstance(like, pd.PeriodIndex):
+        tick = nanoseconds(like.freq) / like.freq.n
+    day = DAY / tick
+    # seasons that parts of other names hold: the shape of a day, and kinds of days
     kinds = [part for part in parts if part.startswith("day of ")]
-    shapes = {day: "day" in parts or kinds, 7 * day: kinds}  # of a day, in a week
+    shapes = {day: "day" in parts or kinds, 7 * day: kinds}
     found = [
         p
         for p in seasons.values()
@@ -181,7 +198,7 @@ def _remedy(
     better = []
     if best != "last value":
         period = seasons.get(best, 7 * day)
-        # what repeats after a week repeats days
+        # whatever divides a period repeats after it too, as days do after a week
         better = [p for p in seasons.values() if abs(period / p % 1) < _WHOLE]
     if not {*better} <= {*found}:
         told = ", ".join(_as_told(p, like) for p in sorted({*found, *better}))

@@ -1,0 +1,375 @@
+"""Halve and double each constant, and see what becomes of the forecasts.
+
+`docs/constants.md` lists the numbers that decide forecasts. Each is halved and doubled
+while all others stay, and series with a known future are forecast again: made-up ones,
+one kind for each thing that the structural model looks for, and with ``--data`` those
+of competitions and of practice. Of shares above one half the odds are halved and
+doubled; of several numbers in one constant, all. Printed is the change of the error,
+the mean absolute error as a geometric mean over series, how many series are forecast
+otherwise, and the largest change of one series' error. A constant that changes nothing
+decides cases that are not here: those that stop a search late, say.
+
+    python examples/benchmarks/sensitivity.py [--data PATH] [--folders structural data]
+        [--every 12] [--seeds 0] [--jobs 1] [--out TABLE.csv]
+
+``--data`` is a folder with ``competition_dev.json.gz`` and a folder ``practice`` of
+tables; of the competition's series every so many are taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gzip
+import importlib
+import json
+import math
+import multiprocessing
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from sklode import LatentODELSTMForecaster, StructuralForecaster
+
+PAGE = Path(__file__).parents[2] / "docs" / "constants.md"
+if __name__ == "sensitivity":  # numba looks for the package, from a script beside this
+    raise ImportError("examples/benchmarks/sensitivity.py is a script, no package")
+
+NETWORKS = ("hybrid", "latent_ode", "training")
+"""Folders whose constants decide what a network learns."""
+
+COMPILED = ("kalman.py", "kalman_back.py")
+"""Modules whose constants are part of compiled code, where none can be changed."""
+
+
+class Task(NamedTuple):
+    """What is seen, what follows, and what is known of both."""
+
+    seen: pd.DataFrame
+    truth: pd.DataFrame
+    X: pd.DataFrame | None = None
+    X_ahead: pd.DataFrame | None = None
+
+
+class Constant(NamedTuple):
+    """A constant, and in a table of constants the entry."""
+
+    module: str
+    name: str
+    key: str | None
+
+    @property
+    def title(self) -> str:
+        """What the page calls it."""
+        return self.name if self.key is None else f'{self.name}["{self.key}"]'
+
+
+def split(frame: pd.DataFrame, n_ahead: int, X: pd.DataFrame | None = None) -> Task:
+    """Return the task to forecast the last rows."""
+    seen, truth = frame.iloc[:-n_ahead], frame.iloc[-n_ahead:]
+    if X is None:
+        return Task(seen, truth)
+    return Task(seen, truth, X.iloc[:-n_ahead], X.iloc[-n_ahead:])
+
+
+def stamps(n: int, freq: str) -> pd.DatetimeIndex:
+    """Return stamps of equal distance."""
+    return pd.date_range("2021-03-01", periods=n, freq=freq)
+
+
+def made_up(seed: int) -> Iterator[tuple[str, Task]]:
+    """Yield made-up series by kind."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(156.0)
+    growth = np.exp(0.01 * t + 0.2 * np.sin(2 * np.pi * t / 12))
+    y = 50 * growth * np.exp(0.05 * rng.normal(size=t.size))
+    index = pd.period_range("2010-01", periods=t.size, freq="M")
+    yield "growth", split(pd.DataFrame({"y": y}, index), 12)
+
+    t = np.arange(400.0)
+    walk = np.cumsum(rng.normal(0, 0.3, t.size)) + rng.normal(0, 0.5, t.size)
+    kept = np.sort(rng.choice(400, 260, replace=False))
+    y = pd.DataFrame({"y": walk + 2 * np.sin(2 * np.pi * t / 7)}, stamps(400, "D"))
+    yield "irregular days", split(y.iloc[kept], 20)
+
+    y = pd.DataFrame({"y": walk}, stamps(400, "D"))
+    y.iloc[300:] += 12.0
+    y.iloc[rng.choice(280, 6)] += rng.choice([-15.0, 15.0], (6, 1))
+    yield "step and outliers", split(y, 20)
+
+    t = np.arange(168 * 7)
+    hour, is_rest = t % 24, t // 24 % 7 > 4
+    peaks = [300 * np.exp(-0.5 * ((hour - at) / 1.5) ** 2) for at in (8, 18)]
+    mean = np.where(is_rest, 40.0, 20.0 + sum(peaks))
+    y = pd.DataFrame({"y": rng.poisson(mean).astype(float)}, stamps(t.size, "h"))
+    yield "week of hours", split(y, 48)
+
+    t = np.arange(900.0)
+    waves = zip((1.2, 0.4, 0.3), (12.42, 24.0, 25.82), strict=True)
+    tide = sum(a * np.cos(2 * np.pi * t / p + rng.uniform(0, 6)) for a, p in waves)
+    y = pd.DataFrame({"y": tide + 0.05 * rng.normal(size=t.size)}, stamps(900, "h"))
+    yield "tides", split(y, 72)
+
+    n = 500
+    heat = 10 + 12 * np.sin(2 * np.pi * np.arange(n) / 365) + rng.normal(0, 3, n)
+    offer = (rng.random(n) < 0.1).astype(float)
+    slow = 2 * pd.Series(rng.normal(size=n)).ewm(halflife=10).mean().to_numpy()
+    load = 50 + 0.05 * (heat - 14) ** 2 + 8 * offer + slow + rng.normal(0, 1, n)
+    X = pd.DataFrame({"heat": heat, "offer": offer}, stamps(n, "D"))
+    yield "effects of X", split(pd.DataFrame({"load": load}, X.index), 21, X)
+
+    common = np.cumsum(rng.normal(0, 0.3, 400))
+    pair = {"late": 5 * common + rng.normal(0, 0.3, 400), "live": common}
+    y = pd.DataFrame(pair, stamps(400, "D"))
+    truth = y.iloc[-14:].copy()
+    y.iloc[-14:, 0] = np.nan
+    yield "a column that ends", Task(y, truth[["late"]])
+
+    x = np.zeros((400, 2))
+    for k in range(1, 400):
+        x[k] = 0.95 * x[k - 1] + rng.normal(0, 0.5, 2)
+        x[k, 1] += 0.5 * x[k - 1, 0]
+    y = pd.DataFrame({"a": x[8:, 0], "b": x[:-8, 0] + x[8:, 1]}, stamps(392, "h"))
+    yield "columns that follow", split(y, 12)
+
+    rate = rng.gamma(1.0, 1.0, 25)
+    counts = {
+        f"part {k}": pd.DataFrame(
+            {"y": rng.poisson(rate[k], 48) * (rng.random(48) < 0.5)},
+            pd.period_range("2018-01", periods=48, freq="M"),
+        ).astype(float)
+        for k in range(25)
+    }
+    parts = pd.concat(counts, names=["part", "month"])
+    is_late = parts.index.get_level_values(1) >= pd.Period("2021-07", "M")
+    yield "panel of counts", Task(parts[~is_late], parts[is_late])
+
+
+def of_competitions(path: Path, every: int) -> Iterator[tuple[str, Task]]:
+    """Yield a part of a file of competition series."""
+    for record in json.loads(gzip.open(path, "rt").read())[::every]:
+        past, future = record["past"], record["future"]
+        n, freq = len(past) + len(future), record["freq"]
+        index: pd.Index
+        if freq in ("Y", "Q", "M"):
+            index = pd.period_range("1975-01-01", periods=n, freq=freq)
+        elif freq in ("h", "W"):
+            index = stamps(n, "7D" if freq == "W" else "h")
+        else:
+            index = pd.RangeIndex(n)
+        task = split(pd.DataFrame({"y": past + future}, index), len(future))
+        yield record["kind"], task
+
+
+def of_practice(folder: Path) -> Iterator[tuple[str, Task]]:
+    """Yield series that people forecast."""
+    load = pd.read_csv(folder / "load.csv.gz", index_col=0)
+    load.index = pd.to_datetime(load.index, utc=True).tz_convert("Australia/Melbourne")
+    for end in (12500,):
+        part = load.iloc[end - 1500 : end]
+        X = part[["Temperature", "Holiday"]]
+        yield "load", split(part[["Demand"]], 168, X)
+    bikes = pd.read_csv(folder / "bikes.csv.gz", parse_dates=["time"], index_col="time")
+    yield "bikes", split(bikes[["users"]].iloc[2000:4184].dropna(), 60)
+    air = pd.read_csv(
+        folder / "air_dallas.csv.gz", parse_dates=["time"], index_col="time"
+    ).iloc[-700:]
+    kept = [name for name in air if air[name].notna().sum() > 200]
+    yield "air", split(air[kept], 24)
+
+
+def laws(seed: int) -> Iterator[tuple[str, Task]]:
+    """Yield panels and a series of nonlinear laws, for the networks."""
+    rng = np.random.default_rng(seed)
+    series = {}
+    for k in range(20):
+        x, path = rng.uniform(0.3, 2, 2), []
+        for _ in range(1600):  # Lotka and Volterra's law, steps of 0.02
+            growth = np.array([1.0 - x[1], x[0] - 1.0])
+            x = x * np.exp(0.02 * growth)
+            path.append(x)
+        kept = np.sort(rng.choice(1600, 60, replace=False))
+        values = np.array(path)[kept] + rng.normal(0, 0.02, (60, 2))
+        series[k] = pd.DataFrame(values, kept, ["prey", "predator"])
+    whole = pd.concat(series, names=["series", "time"])
+    is_late = whole.index.get_level_values(1) > 1300
+    yield "predators", Task(whole[~is_late], whole[is_late])
+
+    x, path = 1.2, [1.2] * 18
+    for _ in range(6000):  # Mackey and Glass' law
+        x += (
+            0.1 * (0.2 * path[-170] / (1 + path[-170] ** 10) - 0.1 * x)
+            if (len(path) > 170)
+            else 0.01 * rng.normal()
+        )
+        path.append(x)
+    values = np.array(path[500:6100:8][:680]) + rng.normal(0, 0.01, 680)
+    yield "delay", split(pd.DataFrame({"y": values}), 40)
+
+
+def errors_of(tasks: list[tuple[str, Task]], make: Callable[[], Any]) -> list[float]:
+    """Return the mean absolute error of each task; NaN of one that fails."""
+    found = []
+    for _, task in tasks:
+        try:
+            forecaster = make().fit(task.seen, X=task.X)
+            forecast = forecaster.predict_at(task.truth.index, X=task.X_ahead)
+        except Exception:  # a constant may have no such value
+            found.append(math.nan)
+            continue
+        wrong = (forecast[list(task.truth)] - task.truth).abs()
+        spread = task.seen[list(task.truth)].std()  # of all series of a panel
+        found.append(float(np.nanmean((wrong / spread).to_numpy())))
+    return found
+
+
+def constants_of(page: str, folders: list[str]) -> Iterator[Constant]:
+    """Yield the constants that the page lists."""
+    folder = ""
+    for line in page.splitlines():
+        if heading := re.match(r"## (\w+)/", line):
+            folder = heading[1]
+        row = re.match(r'\| `(\w+)(?:\["([^"]+)"\])?` in `(\w+)\.py`', line)
+        if row and folder in folders and f"{row[3]}.py" not in COMPILED:
+            yield Constant(f"sklode.{folder}.{row[3]}", row[1], row[2])
+
+
+def scaled(value: Any, factor: float) -> Any:
+    """Return a constant that is so much larger; None of what is no number."""
+    if isinstance(value, bool | str) or value is None:
+        return None
+    if isinstance(value, tuple | list):
+        return type(value)(scaled(part, factor) for part in value)
+    if isinstance(value, dict):
+        return {key: scaled(part, factor) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        larger = value * factor
+        return np.unique(larger.astype(value.dtype))
+    if isinstance(value, int):
+        return max(round(value * factor), 1)
+    if 0.5 < value < 1:
+        odds = factor * value / (1 - value)
+        return odds / (1 + odds)
+    return value * factor
+
+
+def change(constant: Constant, factor: float) -> bool:
+    """Change a constant wherever it was imported; return whether it could be."""
+    home = importlib.import_module(constant.module)
+    whole = getattr(home, constant.name)
+    value = whole if constant.key is None else whole[constant.key]
+    changed = scaled(value, factor)
+    if changed is None:
+        return False
+    if constant.key is not None:
+        whole[constant.key] = changed
+        return True
+    for name, module in list(sys.modules.items()):
+        if name.startswith("sklode") and vars(module).get(constant.name) is whole:
+            setattr(module, constant.name, changed)
+    return True
+
+
+def errors_with(
+    question: tuple[Constant | None, float],
+    tasks: list[tuple[str, Task]],
+    make: Callable[[], Any],
+) -> list[float] | None:
+    """Return the errors with a constant that is so much larger; None: it cannot be.
+
+    It changes the package: to be called in a process of its own.
+    """
+    warnings.simplefilter("ignore")
+    constant, factor = question
+    if constant is not None and not change(constant, factor):
+        return None
+    return errors_of(tasks, make)
+
+
+def structural() -> StructuralForecaster:
+    """Return the structural forecaster."""
+    return StructuralForecaster(random_state=0)
+
+
+def network() -> LatentODELSTMForecaster:
+    """Return the default network."""
+    return LatentODELSTMForecaster(random_state=0)
+
+
+def paper() -> LatentODELSTMForecaster:
+    """Return the paper's network, with few epochs."""
+    return LatentODELSTMForecaster(model="paper", max_epochs=60, random_state=0)
+
+
+MAKERS = {
+    "structural": structural,
+    "data": structural,
+    "hybrid": network,
+    "training": network,
+    "latent_ode": paper,
+}
+KINDS = {folder: laws if folder in NETWORKS else made_up for folder in MAKERS}
+"""What forecasts, and what is forecast, to try the constants of a folder."""
+
+
+def compared(before: list[float], after: list[float]) -> dict[str, object]:
+    """Return how errors changed."""
+    ratio = np.array(after) / np.maximum(np.array(before), 1e-12)
+    failed = int(np.isnan(ratio).sum())
+    ratio = ratio[~np.isnan(ratio)]
+    logs = np.log(np.maximum(ratio, 1e-12))
+    return {
+        "change": f"{100 * math.expm1(logs.mean()):+.1f} %",
+        "otherwise": int((np.abs(logs) > 1e-6).sum()),
+        "of": len(before),
+        "worst": round(float(ratio.max()), 3),
+        "failed": failed,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
+    """Try each constant, and print what becomes of the errors."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="folder of the tables")
+    parser.add_argument("--folders", nargs="+", default=["structural", "data"])
+    parser.add_argument("--every", type=int, default=12, help="of competition series")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(arguments)
+    rows: list[dict[str, object]] = []
+    for folder in given.folders:
+        tasks = [task for seed in given.seeds for task in KINDS[folder](seed)]
+        if given.data is not None and folder not in NETWORKS:
+            competition = given.data / "competition_dev.json.gz"
+            tasks += of_competitions(competition, given.every)
+            tasks += of_practice(given.data / "practice")
+        ask = functools.partial(errors_with, tasks=tasks, make=MAKERS[folder])
+        constants = constants_of(PAGE.read_text(encoding="utf-8"), [folder])
+        changes = [(one, factor) for one in constants for factor in (0.5, 2.0)]
+        errors_of(tasks[:1], MAKERS[folder])  # compiled once, for all processes
+        # a process each: what is changed, or kept in a cache, ends with it
+        context = multiprocessing.get_context("fork")
+        with context.Pool(given.jobs, maxtasksperchild=1) as pool:
+            results = pool.imap(ask, [(None, 1.0), *changes])
+            before = next(results)
+            print(f"{folder}: {len(tasks)} series", flush=True)
+            for (constant, factor), after in zip(changes, results, strict=True):
+                if before is None or after is None:
+                    continue
+                row = {"constant": constant.title, "in": constant.module}
+                rows.append({**row, "factor": factor, **compared(before, after)})
+                print(*rows[-1].values(), sep="  ", flush=True)
+                if given.out is not None:
+                    pd.DataFrame(rows).to_csv(given.out, index=False)
+    return pd.DataFrame(rows)
+
+
+if __name__ == "__main__":
+    main()
