@@ -1,6 +1,7 @@
 """Time stamps: the ticks of an index, and the steps of a horizon on it.
 
-Tested in tests/data/test_horizons.py, test_clock.py and test_history.py.
+Tested in tests/data/test_horizons.py,
+test_clock.py and test_history.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Key, Numbers
 
-TIMELIKE = "datetimes or timedeltas"  # the clock that ticks in nanoseconds
+TIMELIKE = "datetimes or timedeltas"
+"""The clock that ticks in nanoseconds."""
 DAY = 86_400 * 10**9  # nanoseconds
 
 Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
@@ -24,7 +26,15 @@ Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 Step: TypeAlias = int | pd.Timedelta | pd.DateOffset
 """Length of a step: of integers and periods a number, else of time."""
 
-UNITS = {"d": DAY, "h": 36e11, "min": 6e10, "s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1}
+UNITS = {
+    "d": DAY,
+    "h": 36e11,
+    "min": 6e10,
+    "s": 1e9,
+    "ms": 1e6,
+    "µs": 1e3,
+    "ns": 1,
+}
 """Nanoseconds of what lengths of time are told in, the longest first."""
 
 
@@ -33,7 +43,10 @@ def series_of(index: pd.Index) -> tuple[Numbers, tuple[Key, ...]]:
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
     codes, uniques = pd.factorize(index.droplevel(-1))
-    keys = tuple(uniques) if index.nlevels > 2 else tuple((key,) for key in uniques)
+    # of several levels pandas makes tuples, of one its labels
+    keys = tuple(uniques)
+    if index.nlevels == 2:
+        keys = tuple((label,) for label in uniques)
     return codes.astype(np.int64), keys
 
 
@@ -44,8 +57,9 @@ def ticks_of(index: pd.Index) -> Numbers:
             return index.as_unit("ns").asi8
         except pd.errors.OutOfBoundsDatetime as error:
             raise ValueError(
-                "times must lie where nanoseconds reach, from 1677 to 2262; got "
-                f"{index.min()} to {index.max()}. Use a PeriodIndex for others."
+                "times must lie where nanoseconds reach, from 1677 to 2262; "
+                f"got {index.min()} to {index.max()}. "
+                "Use a PeriodIndex for others."
             ) from error
     if isinstance(index, pd.PeriodIndex):
         return index.asi8
@@ -54,11 +68,14 @@ def ticks_of(index: pd.Index) -> Numbers:
 
 def ticks_between(start: Numbers, stop: Numbers) -> NDArray[np.float64]:
     """Return the ticks from ``start`` to ``stop``, negative backward."""
-    # modulo 2**64: three centuries of nanoseconds overflow
-    distance = stop.view(np.uint64) - start.view(np.uint64)
-    forward = stop >= start
-    size = np.where(forward, distance, -distance).astype(np.float64)
-    return np.where(forward, size, -size)
+    # Two int64 may lie 2**64 - 1 apart (nanoseconds: three centuries do),
+    # which overflows. Unsigned integers subtract modulo 2**64: forward the
+    # difference is the distance itself, backward its negative is.
+    difference = stop.view(np.uint64) - start.view(np.uint64)
+    is_forward = stop >= start
+    distance = np.where(is_forward, difference, -difference)
+    size = distance.astype(np.float64)
+    return np.where(is_forward, size, -size)
 
 
 def stamps_of(ticks: Numbers, like: pd.Index) -> pd.Index:
@@ -71,8 +88,10 @@ def stamps_of(ticks: Numbers, like: pd.Index) -> pd.Index:
         stamps = pd.to_timedelta(ticks)
     else:
         return pd.Index(ticks)
+    # a coarser unit cuts what it cannot hold: such stamps stay nanoseconds
     rounded = stamps.as_unit(like.unit)
-    return rounded if np.array_equal(ticks_of(rounded), ticks) else stamps
+    is_exact = np.array_equal(ticks_of(rounded), ticks)
+    return rounded if is_exact else stamps
 
 
 def length_of_time(ticks: float, like: pd.Index) -> str:
@@ -82,7 +101,8 @@ def length_of_time(ticks: float, like: pd.Index) -> str:
     if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
         return f"{ticks:.4g}"
     # what rounds to a whole unit in three digits is told in that
-    name = next((name for name, n in UNITS.items() if ticks >= 0.995 * n), "s")
+    fitting = (name for name, unit in UNITS.items() if ticks >= 0.995 * unit)
+    name = next(fitting, "s")
     return f"{ticks / UNITS[name]:.4g} {name}"
 
 
@@ -90,15 +110,21 @@ def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:
     """Return by how many ticks the clock on the wall is ahead of UTC."""
     if getattr(like, "tz", None) is None:
         return np.zeros(len(ticks))
-    return ticks_between(ticks, ticks_of(stamps_of(ticks, like).tz_localize(None)))
+    # without its zone a stamp keeps the digits of the wall, read as UTC
+    on_the_wall = stamps_of(ticks, like).tz_localize(None)
+    return ticks_between(ticks, ticks_of(on_the_wall))
 
 
 def day_and_week(like: pd.Index) -> tuple[float, float] | None:
     """Return how many ticks a day and a week have; None without a calendar."""
     if isinstance(like, pd.PeriodIndex):
+        # ordinals count single periods: hours, where the frequency is "3h"
         day = DAY / (nanoseconds(like.freq) / like.freq.n)
+        # of whole days or longer ones none shows the day
         return (day, 7 * day) if day > 1 else None
-    return (DAY, 7 * DAY) if isinstance(like, pd.DatetimeIndex) else None
+    if isinstance(like, pd.DatetimeIndex):
+        return DAY, 7 * DAY
+    return None
 
 
 def place_in(
@@ -106,15 +132,21 @@ def place_in(
 ) -> NDArray[np.float64]:
     """Return the share of the shorter period that has passed, and its number.
 
-    A day's and its number in the week, from Monday = 0 on; (row, 2). Days begin at
-    midnight on the wall; other periods at tick zero.
+    A day's and its number in the week, from Monday = 0 on; (row, 2).
+    Days begin at midnight on the wall; other periods at tick zero.
     """
     short, long = cycle
     ticks = ticks + clock_ahead(ticks, like).astype(np.int64)
-    monday = 3 * short if cycle == day_and_week(like) else 0  # 1970: a Thursday
-    passed = np.mod(ticks, long) if short % 1 else np.mod(ticks, np.int64(long))
-    number, passed = np.divmod(np.mod(passed + monday, long), short)
-    return np.column_stack([passed / short, number])
+    # tick zero, the first of January 1970,
+    # was a Thursday: three days after Monday
+    since_monday = 3 * short if cycle == day_and_week(like) else 0
+    # Whole lengths in whole numbers:
+    # nanoseconds since 1970 are above 2**53, where floats skip some.
+    divisor = long if short % 1 else np.int64(long)
+    passed = np.mod(ticks, divisor)
+    passed = np.mod(passed + since_monday, long)
+    number, in_short = np.divmod(passed, short)
+    return np.column_stack([in_short / short, number])
 
 
 def clock_of(times: pd.Index) -> str:
@@ -135,15 +167,20 @@ def rows_before(
 ) -> Numbers:
     """Return the row of the last stamp at or before each one asked.
 
-    Series k has the stamps ``known[bounds[k]:bounds[k + 1]]``; those ``asked`` are of
-    the ``series``. Before the first stamp of its own it is the row before that, or -1.
+    Series k has the stamps ``known[bounds[k]:bounds[k + 1]]``;
+    those ``asked`` are of the ``series``.
+    Before the first stamp of its own it is the row before that, or -1.
     """
-    if len(bounds) == 2:  # a lone series: many rows take long in steps
+    if len(bounds) == 2:
+        # a lone series, of which numpy's own search is faster
         return np.searchsorted(known, asked, side="right") - 1
-    # bisection of all at once; n rows are halved as often as n has binary digits
+    # Bisection for all at once. Of each one's series, rows below `low` are
+    # not later than the stamp asked, rows from `high` on are; n rows are
+    # halved as often as n has binary digits.
     low, high = bounds[series], bounds[series + 1]
     for _ in range(len(known).bit_length()):
         middle = np.minimum((low + high) // 2, len(known) - 1)
+        # where both have met, `low` is found and stays
         is_later = (low >= high) | (known[middle] > asked)
         low = np.where(is_later, low, middle + 1)
         high = np.where(is_later, middle, high)
@@ -153,57 +190,83 @@ def rows_before(
 def default_step(times: pd.Index, freq: Freq) -> Step:
     """Return the length of one step of a relative horizon.
 
-    Of integers and periods a number; else a Timedelta, or an offset of the calendar:
-    ``freq``, or the first there is of the index's own or inferred frequency,
-    `_calendar_step`, the median gap, and one day.
+    Of integers and periods a number; else a Timedelta, or an offset of
+    the calendar: ``freq``, or the first there is of the index's own or
+    inferred frequency, `_calendar_step`, the median gap, and one day.
     """
     if isinstance(times, pd.PeriodIndex):
         return times.freq.n  # ordinals count without it
     if not isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
         return 1
-    step = freq if freq is not None else times.freq
+    step = times.freq if freq is None else freq
+    # pandas infers from three stamps on: two fit any frequency
     if step is None and len(times) >= 3:
         step = pd.infer_freq(times)
         if step is None and isinstance(times, pd.DatetimeIndex):
             step = _calendar_step(times)
     if step is None and len(times) > 1:
-        return pd.Timedelta(int(np.median(np.diff(ticks_of(times)))), unit="ns")
-    step = pd.tseries.frequencies.to_offset("D" if step is None else step)
-    if isinstance(step, pd.offsets.Day):
-        is_local = getattr(times, "tz", None) is not None  # where a day may have 23 h
-        return pd.DateOffset(days=step.n) if is_local else pd.Timedelta(days=step.n)
+        median_gap = np.median(np.diff(ticks_of(times)))
+        return pd.Timedelta(int(median_gap), unit="ns")
+    offset = pd.tseries.frequencies.to_offset("D" if step is None else step)
+    if isinstance(offset, pd.offsets.Day):
+        # in a zone a day may have 23 or 25 hours, which no Timedelta has
+        is_local = getattr(times, "tz", None) is not None
+        days = pd.DateOffset if is_local else pd.Timedelta
+        return days(days=offset.n)
     try:
-        return pd.Timedelta(step)
+        return pd.Timedelta(offset)
     except (TypeError, ValueError):
+        # an offset of the calendar, which only dates can add
         if isinstance(times, pd.DatetimeIndex):
-            return step
+            return offset
     raise ValueError(
-        "freq must have a fixed length where y's index holds timedeltas; got "
-        f"{freq!r}. Use for example freq='7D' or freq='12h'."
+        "freq must have a fixed length where y's index holds timedeltas; "
+        f"got {freq!r}. "
+        "Use for example freq='7D' or freq='12h'."
     )
 
 
 def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
-    """Return the median gap's months, or days, if every stamp fits."""
+    """Return a step of months or days that every stamp fits, if there is one."""
     local = times.tz_localize(None)
-    if len(np.unique(ticks_of(local) % DAY)) > 1:
+    times_of_day = np.unique(ticks_of(local) % DAY)
+    if len(times_of_day) > 1:
         return None
+    in_months = _step_in_months(local)
+    return _step_in_days(local) if in_months is None else in_months
+
+
+def _step_in_months(local: pd.DatetimeIndex) -> pd.DateOffset | None:
+    """Return the median gap's months, if every stamp fits."""
+    # a median of an even count may lie between two numbers of months
     months = np.median(np.diff(12 * local.year + local.month))
-    if months >= 1 and months == int(months):
-        if local.is_month_end.all():
-            return int(months) * pd.offsets.MonthEnd()
-        if len(local.day.unique()) == 1:
-            return pd.DateOffset(months=int(months))
-        for offset in (pd.offsets.BMonthBegin(), pd.offsets.BMonthEnd()):
-            if all(offset.is_on_offset(stamp) for stamp in local):
-                return int(months) * offset
+    if months < 1 or months != int(months):
+        return None
+    n_months = int(months)
+    # first, for ends of months that are all a 30th
+    # are one day of the month too
+    if local.is_month_end.all():
+        return n_months * pd.offsets.MonthEnd()
+    if len(local.day.unique()) == 1:
+        return pd.DateOffset(months=n_months)
+    for offset in (pd.offsets.BMonthBegin(), pd.offsets.BMonthEnd()):
+        if all(offset.is_on_offset(stamp) for stamp in local):
+            return n_months * offset
+    return None
+
+
+def _step_in_days(local: pd.DatetimeIndex) -> pd.DateOffset | None:
+    """Return one working day, or the median gap's days."""
     dates = local.to_numpy().astype("M8[D]")
-    days = np.median(np.diff(dates).astype(int))
+    working_gaps = np.busday_count(dates[:-1], dates[1:])
     # five rows may be a working week of a record of every day
-    working = np.busday_count(dates[:-1], dates[1:])
-    if np.is_busday(dates).all() and np.median(working) == 1 and len(times) > 5:
+    is_long = len(dates) > 5
+    if np.is_busday(dates).all() and np.median(working_gaps) == 1 and is_long:
         return pd.offsets.BDay()
-    return pd.offsets.Day(int(days)) if days >= 1 and days == int(days) else None
+    days = np.median(np.diff(dates).astype(int))
+    if days < 1 or days != int(days):
+        return None
+    return pd.offsets.Day(int(days))
 
 
 _ONE_BY_ONE = (
@@ -221,57 +284,95 @@ def future_stamps(
 ) -> tuple[pd.Index, Numbers]:
     """Return the stamps ``steps`` after each series' last one, by series, and ticks.
 
-    They are whole numbers of steps of each series' length, or timedeltas.
+    They are whole numbers of steps of
+    each series' length, or timedeltas.
     """
     if isinstance(steps, pd.TimedeltaIndex) and clock_of(last) == TIMELIKE:
         steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)
     if not pd.api.types.is_integer_dtype(steps.dtype):
         raise TypeError(
-            "steps of a horizon must be whole numbers or, of datetimes and timedeltas, "
-            f"lengths of time; got {list(steps)[:3]} on {clock_of(last)} such as "
-            f"{last[0]}. Use whole numbers of steps, or the stamps themselves."
+            "steps of a horizon must be whole numbers or, "
+            "of datetimes and timedeltas, lengths of time; "
+            f"got {list(steps)[:3]} on {clock_of(last)} such as {last[0]}. "
+            "Use whole numbers of steps, or the stamps themselves."
         )
     counts = steps.to_numpy().astype(np.int64)
-    if not any(isinstance(length, pd.offsets.BaseOffset) for length in lengths):
-        ticks = [x if isinstance(x, int) else x.as_unit("ns").value for x in lengths]
-        start, each = ticks_of(last)[:, None], np.array(ticks)[:, None]
-        # in floats, which do not wrap around where whole numbers overflow
-        farthest = np.abs(start + each * counts.astype(float)).max(initial=0)
-        if farthest >= 2.0**63:
-            raise ValueError(
-                "a horizon must end where stamps reach, which is 1677 to 2262 for "
-                f"datetimes; got step {counts[np.argmax(np.abs(counts))]} after "
-                f"{last[0]}. Ask for fewer steps."
-            )
-        found = (start + each * counts).ravel()
-        return stamps_of(found, last), found
+    if any(isinstance(length, pd.offsets.BaseOffset) for length in lengths):
+        stamps = _stamps_by_offsets(counts, last, lengths)
+        return stamps, ticks_of(stamps)
+    ticks = _ticks_by_lengths(counts, last, lengths)
+    return stamps_of(ticks, last), ticks
+
+
+def _ticks_by_lengths(
+    counts: Numbers,
+    last: pd.Index,
+    lengths: list[Step],
+) -> Numbers:
+    """Return the ticks after each last stamp, by steps of fixed lengths."""
+    in_ticks = [
+        length if isinstance(length, int) else length.as_unit("ns").value
+        for length in lengths
+    ]
+    # a column of series against a row of counts: (series, count), by series
+    start = ticks_of(last)[:, None]
+    each = np.array(in_ticks, dtype=np.int64)[:, None]
+    # in floats, which do not wrap around where whole numbers overflow
+    farthest = np.abs(start + each * counts.astype(float)).max(initial=0)
+    if farthest >= 2.0**63:
+        raise ValueError(
+            "a horizon must end where stamps reach, "
+            "which is 1677 to 2262 for datetimes; "
+            f"got step {counts[np.argmax(np.abs(counts))]} after {last[0]}. "
+            "Ask for fewer steps."
+        )
+    return (start + each * counts).ravel()
+
+
+def _stamps_by_offsets(
+    counts: Numbers, last: pd.Index, lengths: list[Step]
+) -> pd.Index:
+    """Return the stamps after each last one, by steps of the calendar."""
     stamps = np.empty((len(last), len(counts)), dtype=object)
+    # series of one step go together:
+    # pandas adds an offset to many stamps at once
     for length in set(lengths):
-        mine = np.array([other == length for other in lengths])
+        is_own = np.array([other == length for other in lengths])
+        own = last[is_own]
         for place, k in enumerate(counts.tolist()):
-            # k steps are k times one offset: each month has its own length
-            if k == 0:  # the last stamp itself, which an offset would roll forward
-                stamps[mine, place] = last[mine].astype(object)
-            elif isinstance(length, _ONE_BY_ONE):
-                own = last[mine].astype(object)
-                stamps[mine, place] = [stamp + k * length for stamp in own]
+            if k == 0:
+                # the last stamp itself, which an offset would roll forward
+                stamps[is_own, place] = own.astype(object)
+                continue
+            # k months are not k times one month: each has its own length
+            whole = k * length
+            if isinstance(length, _ONE_BY_ONE):
+                one_by_one = [stamp + whole for stamp in own.astype(object)]
+                stamps[is_own, place] = one_by_one
             else:
-                stamps[mine, place] = (last[mine] + k * length).astype(object)
-    index = type(last)(stamps.ravel(), dtype=last.dtype)
-    return index, ticks_of(index)
+                stamps[is_own, place] = (own + whole).astype(object)
+    return type(last)(stamps.ravel(), dtype=last.dtype)
 
 
 def nanoseconds(length: object) -> float:
     """Return how long something lasts on average; NaN if it does not say."""
-    with contextlib.suppress(AttributeError, TypeError, ValueError):
-        if not isinstance(length, timedelta | np.timedelta64):
-            offset = pd.tseries.frequencies.to_offset(length)
-            start = offset.rollforward(pd.Timestamp("1950-01-01"))
-            usual = (start + 100 * offset - start).total_seconds() / 100
-            # over a century of 36 525 days: fewer months hold too few leap years
-            n = max(int(36_525 * 86_400 / usual), 1) if usual else 1
-            return (start + n * offset - start).total_seconds() * 1e9 / n
+    if not isinstance(length, timedelta | np.timedelta64):
+        with contextlib.suppress(AttributeError, TypeError, ValueError):
+            return _mean_length(pd.tseries.frequencies.to_offset(length))
     with contextlib.suppress(TypeError, ValueError):
-        if not str(length).isdigit():  # which pandas takes for nanoseconds
-            return pd.Timedelta(length).total_seconds() * 1e9  # knows fractions
+        # pandas takes a number's digits for nanoseconds, which nobody means
+        if not str(length).isdigit():
+            # seconds, in whatever unit the Timedelta counts
+            return pd.Timedelta(length).total_seconds() * 1e9
     return math.nan
+
+
+def _mean_length(offset: pd.offsets.BaseOffset) -> float:
+    """Return how many nanoseconds an offset lasts on average."""
+    # from a stamp on the offset, without which the first step is cut short
+    start = offset.rollforward(pd.Timestamp("1950-01-01"))
+    usual = (start + 100 * offset - start).total_seconds() / 100
+    # Over a century of 36 525 days, of which a quarter of the
+    # years are leap years: a hundred months hold too few of these.
+    n = max(int(36_525 * 86_400 / usual), 1) if usual else 1
+    return (start + n * offset - start).total_seconds() * 1e9 / n
