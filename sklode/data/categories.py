@@ -20,29 +20,34 @@ def is_category(column: pd.Series) -> bool:
         return True
     if not pd.api.types.is_object_dtype(column.dtype):
         return bool(pd.api.types.is_string_dtype(column.dtype))
+    # mixed with numbers texts are no category, but a mistake
     kinds = {type(x) for x in column[column.notna()]}
     return kinds <= {str, bool, np.bool_}
 
 
-class Columns(NamedTuple):
+class ControlColumns(NamedTuple):
     """Columns of X, and the levels of those that hold categories."""
 
     names: list[Hashable]
-    levels: dict[Hashable, Levels]  # in order; of two the second is told
+    levels: dict[Hashable, Levels]
 
     @classmethod
-    def of(cls, X: pd.DataFrame) -> Columns:
+    def of(cls, X: pd.DataFrame) -> ControlColumns:
         """Find the levels that were seen."""
         found: dict[Hashable, Levels] = {}
         for name in X.columns:
             if not is_category(X[name]):
                 continue
-            own = pd.Categorical(X[name]).remove_unused_categories().categories
+            # pandas keeps levels that no row has,
+            # in the order of the categories
+            seen = pd.Categorical(X[name]).remove_unused_categories()
+            own = seen.categories
             if len(own) > _MOST:
                 raise ValueError(
-                    f"a category in X must have at most {_MOST} levels; got {len(own)} "
-                    f"in column {name!r}, such as {own[0]!r}. Put rare ones together; "
-                    f"if it holds numbers, convert it: X[{name!r}].astype(float)."
+                    f"a category in X must have at most {_MOST} levels; "
+                    f"got {len(own)} in column {name!r}, such as {own[0]!r}. "
+                    "Put rare ones together; if it holds numbers, "
+                    f"convert it: X[{name!r}].astype(float)."
                 )
             found[name] = tuple(own.tolist())
         return cls(names=[*X.columns], levels=found)
@@ -50,9 +55,9 @@ class Columns(NamedTuple):
     @property
     def blocks(self) -> list[tuple[int, int]]:
         """First number and count of each column's numbers, see `read`."""
-        sizes = [len(self._told(name)) for name in self.names]
-        ends = np.cumsum([0, *sizes]).tolist()
-        return [*zip(ends[:-1], sizes, strict=True)]
+        counts = [len(self._told(name)) for name in self.names]
+        ends = np.cumsum([0, *counts]).tolist()
+        return [*zip(ends[:-1], counts, strict=True)]
 
     @property
     def numbers(self) -> list[Hashable]:
@@ -64,37 +69,54 @@ class Columns(NamedTuple):
         ]
 
     def _told(self, name: Hashable) -> Levels:
-        # of two levels one indicator tells all; the other would be its complement
+        """Return levels with an indicator; of a column of numbers its name."""
         own = self.levels.get(name, (name,))
+        # of two levels one indicator tells all;
+        # the other would be its complement
         return own[1:] if len(own) == 2 else own
 
     def read(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return numbers; NaN where a category is missing or was never seen."""
         parts: list[Array] = [np.empty((len(X), 0))]
         for name in self.names:
-            if name not in self.levels:
-                if is_category(X[name]) and X[name].notna().any():
-                    raise TypeError(
-                        f"column {name!r} of X must hold numbers, as it did in fit; "
-                        f"got {X[name].dropna().iloc[0]!r}. Convert it."
-                    )
-                parts.append(X[name].to_numpy(np.float64, na_value=np.nan)[:, None])
+            column = X[name]
+            if name in self.levels:
+                parts.append(self._indicators(column))
                 continue
-            own = self.levels[name]
-            code = pd.Index(own, dtype=object).get_indexer(X[name].astype(object))
-            _warn_of_new(X[name][(code < 0) & X[name].notna()], own)
-            found = (code[:, None] == np.arange(len(own))).astype(np.float64)
-            found[code < 0] = np.nan
-            parts.append(found[:, len(own) - len(self._told(name)) :])
-        return pd.DataFrame(np.hstack(parts), index=X.index, columns=self.numbers)
+            if is_category(column) and column.notna().any():
+                raise TypeError(
+                    f"column {name!r} of X must hold numbers, "
+                    "as it did in fit; "
+                    f"got {column.dropna().iloc[0]!r}. "
+                    "Convert it."
+                )
+            numbers = column.to_numpy(np.float64, na_value=np.nan)
+            parts.append(numbers[:, None])
+        table = np.hstack(parts)
+        return pd.DataFrame(table, index=X.index, columns=self.numbers)
+
+    def _indicators(self, column: pd.Series) -> Array:
+        """Return the indicators of a category's levels, (row, level told)."""
+        own = self.levels[column.name]
+        code = pd.Index(own, dtype=object).get_indexer(column.astype(object))
+        is_other = code < 0  # missing, or a level that was never seen
+        _warn_of_new(column[is_other & column.notna()], own)
+        is_level = code[:, None] == np.arange(len(own))
+        found = is_level.astype(np.float64)
+        found[is_other] = np.nan
+        # levels that are not told come first, see `_told`
+        n_told = len(self._told(column.name))
+        return found[:, len(own) - n_told :]
 
 
 def _warn_of_new(values: pd.Series, levels: Levels) -> None:
     if len(values):
         warnings.warn(
-            f"levels of a category in X should be of those seen in fit, "
-            f"{list(levels[:5])}...; got {values.iloc[0]!r} in column {values.name!r} "
-            f"at {values.index[0]}. It counts as average. Fit on rows that hold it.",
+            "levels of a category in X should be of "
+            f"those seen in fit, {list(levels[:5])}...; "
+            f"got {values.iloc[0]!r} in column "
+            f"{values.name!r} at {values.index[0]}. "
+            "It counts as average. Fit on rows that hold it.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from sklode.data.arrays import Array, Flags, Frame, Levels, Numbers
-from sklode.data.categories import Columns
+from sklode.data.arrays import Array, Flags, Frame, Key, Levels, Numbers
+from sklode.data.categories import ControlColumns
 from sklode.data.checks import (
     check_index,
     check_kinds,
@@ -54,11 +55,12 @@ class Asked:
     index: pd.Index
     series: Numbers
     ticks: Numbers
-    known: Observations  # the history with all rows of X that were given, or asked
+    known: Observations
+    """The history, with all rows of X that were given or asked."""
     unknown: Unknown
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class History:
     """Series as a forecaster remembers them; a model sees ``observations``."""
 
@@ -67,25 +69,38 @@ class History:
     levels: list[Hashable]  # names of the index' levels, time last
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
-    left_out: Flags | None = None  # (row, channel), by `cleaned`; None: it never is
+    left_out: Flags | None = None
+    """What `cleaned` leaves out, (row, channel); None where nothing ever is."""
     errors: dict[Hashable, Hashable] = field(default_factory=dict)
-    """Columns of X that hold channels' errors of measurement; they are no controls."""
+    """Columns of X with errors of measurement, by channel; no controls."""
     categories: dict[Hashable, Levels] = field(default_factory=dict)
     """Levels of those of X's columns that hold categories."""
-    fills: Array | None = None  # (row, control), in place of what is NaN in X
-    blurs: Array | None = None  # (row, channel), how uncertain y is by that
+    fills: Array | None = None
+    """X with values in place of what is NaN, (row, control)."""
+    blurs: Array | None = None
+    """How uncertain y is by that, (row, channel)."""
 
     def __post_init__(self) -> None:
-        self.rows = self.given
+        _ = self.observations  # which refuses series without any
+
+    @cached_property
+    def rows(self) -> Observations:
+        """All rows, as a model reads them."""
+        rows = self.given
         if self.fills is not None:
-            self.rows = replace(self.rows, controls=self.fills)
+            rows = replace(rows, controls=self.fills)
         if self.blurs is not None:
-            errors = np.hypot(self.rows.errors, self.blurs)
-            self.rows = replace(self.rows, errors=errors)
+            # variances of independent errors add up
+            rows = replace(rows, errors=np.hypot(rows.errors, self.blurs))
         if self.left_out is not None and self.left_out.any():
-            values = np.where(self.left_out, np.nan, self.given.values)
-            self.rows = replace(self.rows, values=values)
-        self.observations = self.rows.observed()
+            values = np.where(self.left_out, np.nan, rows.values)
+            rows = replace(rows, values=values)
+        return rows
+
+    @cached_property
+    def observations(self) -> Observations:
+        """Rows with an observed value."""
+        return self.rows.observed()
 
     @classmethod
     def of(
@@ -100,22 +115,22 @@ class History:
     ) -> History:
         """Read series; ``channels`` are names in place of y's own.
 
-        ``error`` names the column of X, or of each channel one, that holds its errors;
+        ``error`` names the column of X,
+        or of each channel one, that holds its errors;
         ``categories`` are levels in place of those that X has.
         """
         channels = list(y.columns) if channels is None else channels
         errors = error_columns(error, channels)
         y = y.set_axis(channels, axis=1)
         index, given, columns = _read(y, X, errors, categories)
+        steps = _step_of_each(given, index, freq)
         left_out = None
-        steps = _steps_of(given, index, freq)
         if clean:
-            left_out = np.zeros(given.values.shape, dtype=bool)
             given, left_out = cleaned(
                 given,
                 channels=channels,
                 judged=range(len(given.keys)),
-                left_out=left_out,
+                left_out=np.zeros(given.values.shape, dtype=bool),
                 n_seen=0,
             )
         return cls(
@@ -129,13 +144,19 @@ class History:
             categories=columns.levels,
         )
 
-    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
+    def extended(
+        self,
+        y: pd.DataFrame,
+        X: pd.DataFrame | None,
+        freq: Freq,
+    ) -> History:
         """Return the history with more rows or series, of a step ``freq``."""
-        if (X is None) != (not (self.controls or self.errors)):
+        had_X = bool(self.controls or self.errors)
+        if had_X != (X is not None):
             had, got = ("no X", "X") if X is not None else ("X", "no X")
             raise ValueError(
-                f"update takes X where fit did; fit had {had}, update got {got}. Pass "
-                "the same columns to both."
+                f"update takes X where fit did; fit had {had}, "
+                f"update got {got}. Pass the same columns to both."
             )
         y = with_columns(y, self.channels)
         if X is not None:
@@ -143,23 +164,21 @@ class History:
             of_errors = dict.fromkeys(self.errors.values())
             X = with_columns(X, [*self.controls, *of_errors], "X")
         self._check_levels(y.index, "the rows of an update")
-        old = self.given
         index, new, _ = _read(y, X, self.errors, self.categories)
+        rows = self.given.merged(new, is_measured=bool(self.errors))
         n_known = len(self.steps)
-        rows = old.merged(new, is_measured=bool(self.errors))
-        spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
-        for key in rows.keys[n_known:]:
-            if (alike := spelt.get(tuple(map(str, key)))) is not None:
-                raise ValueError(
-                    "a new series must not have the key of a known one in another "
-                    f"type; got {key}, known is {alike}. Convert the keys, or choose "
-                    "others."
-                )
-        steps = self.steps + _steps_of(rows, index, freq, first=n_known)
+        _check_new_keys(rows.keys[n_known:], known=rows.keys[:n_known])
+        steps = self.steps + _step_of_each(rows, index, freq, first=n_known)
         left_out = None
         if self.left_out is not None:
             left_out = np.zeros(rows.values.shape, dtype=bool)
-            row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
+            # all rows of the history are among those that were merged
+            row = rows_before(
+                bounds=rows.bounds,
+                known=rows.ticks,
+                series=self.given.series,
+                asked=self.given.ticks,
+            )
             left_out[row] = self.left_out
             number = {key: k for k, key in enumerate(rows.keys)}
             rows, left_out = cleaned(
@@ -169,31 +188,45 @@ class History:
                 left_out=left_out,
                 n_seen=n_known,
             )
+        # fills and blurs are of the rows before: a model finds them anew
         return replace(
-            self, given=rows, steps=steps, left_out=left_out, fills=None, blurs=None
+            self,
+            given=rows,
+            steps=steps,
+            left_out=left_out,
+            fills=None,
+            blurs=None,
         )
 
     @property
-    def columns(self) -> Columns:
+    def columns(self) -> ControlColumns:
         """Columns of X, as users know them."""
-        return Columns(names=self.controls, levels=self.categories)
+        return ControlColumns(names=self.controls, levels=self.categories)
 
     @property
     def unknown(self) -> Unknown:
-        """Columns of X that are not known at all rows: at how many not, and first."""
+        """Columns of X that are not known at all rows of the history."""
         missing = np.isnan(self.given.controls)
         found: Unknown = {}
-        # the numbers of a category are NaN together: its first one tells of all
-        for name, (k, n) in zip(self.columns.names, self.columns.blocks, strict=True):
-            if n and missing[:, k].any():
-                first = self.given.named(int(np.argmax(missing[:, k])))
-                found[name] = int(missing[:, k].sum()), first
+        # the numbers of a category are NaN together:
+        # its first one tells of all
+        columns = self.columns
+        for name, (start, n) in zip(columns.names, columns.blocks, strict=True):
+            # a category of one level,
+            # which is always that one, has no numbers
+            if n == 0:
+                continue
+            is_missing = missing[:, start]
+            if is_missing.any():
+                first = self.given.named(int(np.argmax(is_missing)))
+                found[name] = int(is_missing.sum()), first
         return found
 
     @property
     def last(self) -> pd.Index:
         """Last stamp of each series, observed or not."""
-        return stamps_of(self.rows.ticks[self.rows.bounds[1:] - 1], self.rows.like)
+        ends = self.rows.bounds[1:] - 1
+        return stamps_of(self.rows.ticks[ends], self.rows.like)
 
     @property
     def is_irregular(self) -> bool:
@@ -202,17 +235,22 @@ class History:
         parts = np.split(rows.ticks, rows.bounds[1:-1])
         for ticks, step in zip(parts, self.steps, strict=True):
             first = stamps_of(ticks[:1], rows.like)
-            _, reached = future_stamps(pd.RangeIndex(len(ticks)), first, [step])
+            counts = pd.RangeIndex(len(ticks))
+            _, reached = future_stamps(counts, first, [step])
             if not np.array_equal(reached, ticks):
                 return True
         return False
 
     def cutoff(self, block_end: pd.Index) -> pd.Index:
         """Return the latest last stamp, given that of the block read now."""
-        latest = self.last[[int(np.argmax(ticks_of(self.last)))]]
+        last = self.last
+        place = int(np.argmax(ticks_of(last)))
+        latest = last[[place]]
         if isinstance(block_end, pd.DatetimeIndex) and block_end.tz is not None:
             block_end = block_end.tz_convert(latest.tz)
-        return block_end if ticks_of(block_end) == ticks_of(latest) else latest
+        # the block's own end may know its frequency, which ticks do not
+        is_same = ticks_of(block_end) == ticks_of(latest)
+        return block_end if is_same else latest
 
     def rows_ahead(self, steps: pd.Index) -> Places:
         """Return the rows that steps ask for, from each series' own end."""
@@ -223,28 +261,36 @@ class History:
         """Return the rows of every series at the same stamps."""
         self._check_times(stamps)
         n_series = len(self.steps)
-        each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
-        return self._of_each(each, np.tile(ticks_of(stamps), n_series))
+        each = stamps
+        if n_series > 1:
+            each = stamps.append([stamps] * (n_series - 1))
+        ticks = np.tile(ticks_of(stamps), n_series)
+        return self._of_each(each, ticks)
 
     def rows_of(self, index: pd.Index) -> Places:
-        """Return the rows of an index, which names their series; all must be known."""
+        """Return the rows of an index, all of known series, which it names."""
         self._check_levels(index, "the horizon")
         series, ticks = self.rows.locate(index)
-        if (series < 0).any():
-            row = index[int(np.argmax(series < 0))]
+        is_new = series < 0
+        if is_new.any():
+            row = index[int(np.argmax(is_new))]
             raise ValueError(
-                "forecasts are for the series that fit has seen; got "
-                f"{row[:-1]}, seen were {list(self.rows.keys)[:3]}... Fit on a panel "
-                "that holds it, or update with its observations."
+                "forecasts are for the series that fit has seen; "
+                f"got {row[:-1]}, seen were {list(self.rows.keys)[:3]}... "
+                "Fit on a panel that holds it, "
+                "or update with its observations."
             )
         return Places(index=index, series=series, ticks=ticks)
 
     def _of_each(self, stamps: pd.Index, ticks: Numbers) -> Places:
-        """Return rows at stamps, of which all series in turn have equally many."""
+        """Return rows at stamps, equally many of each series in turn."""
         n_series = len(self.steps)
         n_each = len(stamps) // n_series
-        series = np.repeat(np.arange(n_series), n_each)
-        return Places(self._keyed(stamps, n_each), series, ticks)
+        return Places(
+            index=self._keyed(stamps, n_each),
+            series=np.repeat(np.arange(n_series), n_each),
+            ticks=ticks,
+        )
 
     def frame(self) -> pd.DataFrame:
         """Return the rows with an observed value."""
@@ -256,6 +302,8 @@ class History:
         """Return rows at stamps, of which each series in turn has so many."""
         if len(self.levels) == 1:
             return stamps.rename(self.levels[0])
+        # keys hold a label of each level;
+        # here each level holds one of each key
         levels = [
             pd.Index(labels, tupleize_cols=False).repeat(n_each)
             for labels in zip(*self.rows.keys, strict=True)
@@ -264,46 +312,57 @@ class History:
 
     def asked(self, places: Places, X: Frame | None) -> Asked:
         """Read rows that are asked for, and X, which may lack known stamps."""
-        known, unknown = self._known(places, X)
-        return Asked(*places, known=known, unknown=unknown)
+        known, unknown = self._known(places, self._controls_of(X))
+        return Asked(
+            index=places.index,
+            series=places.series,
+            ticks=places.ticks,
+            known=known,
+            unknown=unknown,
+        )
+
+    def _controls_of(self, X: Frame | None) -> Frame | None:
+        """Return X without errors of measurement, which are of the past alone."""
+        if X is not None and self.errors:
+            of_errors = [*self.errors.values()]
+            X = pd.DataFrame(X).drop(columns=of_errors, errors="ignore")
+            X = X if X.shape[1] else None
+        if X is not None and not self.controls:
+            raise ValueError(
+                "X was not given to fit; "
+                f"got X with the columns {list(pd.DataFrame(X).columns)}. "
+                "Fit with X, or leave X out."
+            )
+        return X
 
     def _known(self, places: Places, X: Frame | None) -> tuple[Observations, Unknown]:
         """Return all rows of X, and what is not known of those at ``places``."""
         rows, index = self.given, places.index
-        if X is not None and self.errors:  # they are known of the past alone
-            X = pd.DataFrame(X).drop(columns=[*self.errors.values()], errors="ignore")
-            X = X if X.shape[1] else None
         if not self.controls:
-            if X is not None:
-                raise ValueError(
-                    "X was not given to fit; got X with the columns "
-                    f"{list(pd.DataFrame(X).columns)}. Fit with X, or leave X out."
-                )
             return rows, {}
-        need = index[~rows.holds(places.series, places.ticks)].unique()
         if X is None:
-            # no rows, of the index' kind and levels, so that all of them are unknown
+            # no rows, of the index' kind and levels,
+            # so that all of them are unknown
             X = pd.DataFrame(columns=self.controls, index=index[:0], dtype=float)
         X = with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
         check_kinds(X, index)
-        missing = X.reindex(need).isna()
-        unknown = {
-            name: (int(column.sum()), need[int(np.argmax(column))])
-            for name, column in missing.items()
-            if column.any()
-        }
+        is_known = rows.holds(places.series, places.ticks)
+        needed = index[~is_known].unique()
+        unknown = _unknown_of(X, needed)
         X = self.columns.read(X)
         finite_values(X[X.index.isin(index)], "X")
         # only rows that are not asked for can still have these
         X = X.replace([np.inf, -np.inf], np.nan)
-        X = X[X.notna().any(axis=1) & (rows.locate(X.index)[0] >= 0)]
-        need = need[~need.isin(X.index)]
-        nothing = pd.DataFrame(np.nan, index=need, columns=X.columns)
+        series, _ = rows.locate(X.index)
+        X = X[X.notna().any(axis=1) & (series >= 0)]
+        # rows that X lacks are asked all the same: nothing is known of them
+        lacking = needed[~needed.isin(X.index)]
+        nothing = pd.DataFrame(np.nan, index=lacking, columns=X.columns)
         for part in (X, nothing):
             if len(part):
-                none = pd.DataFrame(np.nan, index=part.index, columns=self.channels)
-                new = Observations.from_frame(none, part)
+                y = pd.DataFrame(np.nan, index=part.index, columns=self.channels)
+                new = Observations.from_frame(y, part)
                 rows = rows.merged(new, warns=False)
         return rows, unknown
 
@@ -316,9 +375,35 @@ class History:
         if index.nlevels != len(self.levels):
             raise ValueError(
                 f"{name} must have the index levels of y in fit, "
-                f"{len(self.levels)}; got {index.nlevels}. A row of a panel names its "
-                "series, then its time."
+                f"{len(self.levels)}; "
+                f"got {index.nlevels}. "
+                "A row of a panel names its series, then its time."
             )
+
+
+def _check_new_keys(new: Sequence[Key], known: Sequence[Key]) -> None:
+    """Check that no new key is spelt as a known one, such as "2" beside 2."""
+    spelt = {tuple(map(str, key)): key for key in known}
+    for key in new:
+        alike = spelt.get(tuple(map(str, key)))
+        if alike is not None:
+            raise ValueError(
+                "a new series must not have the key "
+                "of a known one in another type; "
+                f"got {key}, known is {alike}. "
+                "Convert the keys, or choose others."
+            )
+
+
+def _unknown_of(X: pd.DataFrame, needed: pd.Index) -> Unknown:
+    """Return which columns are not known at all rows that are needed."""
+    # rows that X lacks are NaN after this
+    missing = X.reindex(needed).isna()
+    return {
+        name: (int(column.sum()), needed[int(np.argmax(column))])
+        for name, column in missing.items()
+        if column.any()
+    }
 
 
 def _read(
@@ -326,27 +411,30 @@ def _read(
     X: pd.DataFrame | None,
     errors: dict[Hashable, Hashable],
     categories: dict[Hashable, Levels] | None,
-) -> tuple[pd.Index, Observations, Columns]:
-    """Return an index with a row each stamp, its rows, and the controls among X.
+) -> tuple[pd.Index, Observations, ControlColumns]:
+    """Return an index with a row each stamp, its rows, and X's controls.
 
     Levels are those of ``categories``; None: those that X has.
     """
     if errors and X is not None and not X.index.equals(y.index):
         if y.index.has_duplicates:
             raise ValueError(
-                "where stamps are measured twice, X must have the rows of y in their "
-                "order; got another index. Pass both from one table."
+                "where stamps are measured twice, "
+                "X must have the rows of y in their order; "
+                "got another index. "
+                "Pass both from one table."
             )
         X = X.loc[y.index]
     y, X, found = measured(y, X, errors)
     if X is None:
-        columns = Columns(names=[], levels={})
-        return y.index, Observations.from_frame(y, X, found), columns
+        columns = ControlColumns(names=[], levels={})
+        return y.index, Observations.from_frame(y, errors=found), columns
     if categories is None:
-        columns = Columns.of(X)
+        columns = ControlColumns.of(X)
     else:
-        columns = Columns(names=[*X], levels=categories)
-    return y.index, Observations.from_frame(y, columns.read(X), found), columns
+        columns = ControlColumns(names=[*X], levels=categories)
+    rows = Observations.from_frame(y, columns.read(X), found)
+    return y.index, rows, columns
 
 
 def in_order(
@@ -367,22 +455,29 @@ def with_columns(
         return frame.set_axis(names, axis=1)
     if len(frame.columns) != len(names) or set(frame.columns) != set(names):
         raise ValueError(
-            f"{name} must have the columns that fit had, {list(names)}; got "
-            f"{list(frame.columns)}. Pass the same columns."
+            f"{name} must have the columns that fit had, {list(names)}; "
+            f"got {list(frame.columns)}. "
+            "Pass the same columns."
         )
     return frame[list(names)]
 
 
-def _steps_of(
+def _step_of_each(
     rows: Observations, index: pd.Index, freq: Freq, first: int = 0
 ) -> list[Step]:
     """Return the step of each series, from the series ``first`` on."""
-    if index.nlevels == 1:  # it may know its frequency
+    if index.nlevels == 1:
+        # a lone series has its step from the start;
+        # its index may know a frequency
         return [default_step(index, freq)] if first == 0 else []
     parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]
     longest = max(parts, key=len, default=rows.ticks)
-    # fewer than three stamps have no step; series often share theirs
+    # fewer than three stamps have no step
     parts = [longest if len(ticks) < 3 else ticks for ticks in parts]
-    distinct = {x.tobytes(): stamps_of(x, rows.like) for x in parts}
-    known = {key: default_step(stamps, freq) for key, stamps in distinct.items()}
-    return [known[x.tobytes()] for x in parts]
+    # series often share their stamps, of which a step is inferred once
+    found: dict[bytes, Step] = {}
+    for ticks in parts:
+        key = ticks.tobytes()
+        if key not in found:
+            found[key] = default_step(stamps_of(ticks, rows.like), freq)
+    return [found[ticks.tobytes()] for ticks in parts]

@@ -28,16 +28,17 @@ from sklode.data.ticks import (
 class Observations:
     """One or more series, end to end, each with rows of its own.
 
-    Ticks are whole: nanoseconds of datetimes and timedeltas, ordinals of periods, the
-    integers themselves. Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``.
+    Ticks are whole: nanoseconds of datetimes and timedeltas,
+    ordinals of periods, the integers themselves.
+    Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``.
     """
 
     ticks: Numbers  # (row,): time stamps
     values: Array  # (row, channel), float64; NaN where missing
     controls: Array  # (row, control), float64: X at the same stamps
-    errors: Array  # (row, channel), standard deviations of measurement, as values
+    errors: Array  # (row, channel), deviations of measurement
     bounds: Numbers  # (series + 1,)
-    keys: tuple[Key, ...]  # index levels of each series; ((),) for a single one
+    keys: tuple[Key, ...]  # of each series; ((),) for a single one
     like: pd.Index  # of the stamps' kind, zone and unit
 
     @classmethod
@@ -52,10 +53,12 @@ class Observations:
         series, keys = series_of(y.index)
         times = y.index.get_level_values(-1)
         ticks = ticks_of(times)
+        # the last key of a lexsort is the first to sort by
         order = np.lexsort((ticks, series))
+        # one number more than series: the last one is where all end
         bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
         values = finite_values(y)
-        in_turn = cls(
+        as_given = cls(
             ticks=ticks,
             values=values,
             controls=finite_values(X, "X"),
@@ -64,7 +67,7 @@ class Observations:
             keys=keys,
             like=times[:1],
         )
-        return in_turn.rows(order, bounds, keys)
+        return as_given.rows(order, bounds, keys)
 
     @property
     def clock(self) -> str:
@@ -85,6 +88,7 @@ class Observations:
     def gaps(self) -> NDArray[np.float64]:
         """Ticks from each row to the next one; 0 between series."""
         gaps = ticks_between(self.ticks[:-1], self.ticks[1:])
+        # gap k is before row k + 1, with which another series may begin
         gaps[self.bounds[1:-1] - 1] = 0.0
         return gaps
 
@@ -107,27 +111,32 @@ class Observations:
         if kept.all():
             return self
         counts = np.bincount(self.series[kept], minlength=len(self.keys))
-        keys = tuple(k for k, n in zip(self.keys, counts, strict=True) if n)
-        return self.rows(kept, np.append(0, np.cumsum(counts[counts > 0])), keys)
+        keys = tuple(self.keys[k] for k in np.flatnonzero(counts))
+        bounds = np.append(0, np.cumsum(counts[counts > 0]))
+        return self.rows(kept, bounds, keys)
 
     def means(self, step: int) -> Observations:
         """Return the means of rows in each step of so many ticks."""
         number, series = self.ticks // step, self.series
-        first = np.append(True, (np.diff(number) != 0) | (np.diff(series) != 0))
-        starts = np.flatnonzero(first)
+        is_next = (np.diff(number) != 0) | (np.diff(series) != 0)
+        starts = np.flatnonzero(np.append(True, is_next))
 
         def mean(columns: Array) -> Array:
             known = ~np.isnan(columns)
             sums = np.add.reduceat(np.where(known, columns, 0.0), starts)
             counts = np.add.reduceat(known.astype(np.float64), starts)
-            return np.where(counts > 0, sums / np.maximum(counts, 1.0), np.nan)
+            means = sums / np.maximum(counts, 1.0)
+            return np.where(counts > 0, means, np.nan)
 
-        passed = (self.ticks - number * step).astype(np.float64)[:, None]
-        lengths = np.add.reduceat(~np.isnan(self.values), starts, dtype=np.float64)
-        # the variance of a mean of n is the mean of their variances, over n
-        variances = mean(self.errors**2) / np.maximum(lengths, 1.0)
+        # since the step began: floats hold whole ticks up to 2**53 only
+        passed = (self.ticks - number * step).astype(np.float64)
+        mean_passed = mean(passed[:, None])[:, 0].astype(np.int64)
+        is_known = ~np.isnan(self.values)
+        counts = np.add.reduceat(is_known, starts, dtype=np.float64)
+        # var(sum / n) = sum of variances / n^2: their mean over n
+        variances = mean(self.errors**2) / np.maximum(counts, 1.0)
         return Observations(
-            ticks=number[starts] * step + mean(passed)[:, 0].astype(np.int64),
+            ticks=number[starts] * step + mean_passed,
             values=mean(self.values),
             controls=mean(self.controls),
             errors=np.sqrt(variances),
@@ -140,11 +149,14 @@ class Observations:
         """Return the last rows of each series, so many at most."""
         first = np.maximum(self.bounds[1:] - n_rows, self.bounds[:-1])
         row = np.arange(len(self.ticks))
-        return self.where(row >= np.repeat(first, self.lengths))
+        is_late = row >= np.repeat(first, self.lengths)
+        return self.where(is_late)
 
     def until(self, cut: Numbers) -> Observations:
         """Return each series' rows before the row ``cut``, (series,)."""
-        return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))
+        row = np.arange(len(self.ticks))
+        is_before = row < np.repeat(cut, self.lengths)
+        return self.where(is_before)
 
     def observed(self) -> Observations:
         """Return the rows with an observed value; each series must have one."""
@@ -153,35 +165,41 @@ class Observations:
             key = next(key for key in self.keys if key not in found.keys)
             n_rows = self.lengths[self.keys.index(key)]
             raise ValueError(
-                "y must hold at least one observed value in every series; got "
-                f"{n_rows} rows{f' of series {key}' if key else ''} that are all "
-                "missing. Drop that series or give it a value."
+                "y must hold at least one observed value in every series; "
+                f"got {n_rows} rows{f' of series {key}' if key else ''} "
+                "that are all missing. "
+                "Drop that series or give it a value."
             )
         return found
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
         """Check that every channel was observed at all."""
-        for channel in np.flatnonzero(np.isnan(self.values).all(axis=0)).tolist():
+        is_empty = np.isnan(self.values).all(axis=0)
+        for channel in np.flatnonzero(is_empty).tolist():
             raise ValueError(
-                "y must hold at least one observed value in every column; got none in "
-                f"column {names[channel]!r}. Drop that column."
+                "y must hold at least one observed value in every column; "
+                f"got none in column {names[channel]!r}. "
+                "Drop that column."
             )
 
     def locate(self, index: pd.Index) -> tuple[Numbers, Numbers]:
         """Return each row's series, -1 for none of these, and ticks."""
         series, keys = series_of(index)
         numbers = {key: k for k, key in enumerate(self.keys)}
-        number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
-        return number[series], ticks_of(index.get_level_values(-1))
+        found = [numbers.get(key, -1) for key in keys]
+        of_key = np.array(found, dtype=np.int64)
+        times = index.get_level_values(-1)
+        return of_key[series], ticks_of(times)
 
     def at_or_before(self, series: Numbers, ticks: Numbers) -> Numbers:
-        """Return the rows at or before stamps of series; before the first, that one."""
+        """Return the rows at or before stamps; before the first one, that."""
         row = rows_before(self.bounds, self.ticks, series, ticks)
         return np.maximum(row, self.bounds[series])
 
     def holds(self, series: Numbers, ticks: Numbers) -> Flags:
         """Return which stamps of series, -1 for none, are among these rows."""
         row = rows_before(self.bounds, self.ticks, series, ticks)
+        # before the first of its own it is another series' row, or the last
         found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
         return found & (series >= 0)
 
@@ -190,62 +208,92 @@ class Observations:
     ) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
-        What is not NaN there replaces what was here; new series come last. Where errors
-        of measurement are known, another value of a stamp is a second measurement. A
-        HistoryWarning says where a value changes, or a series of ``new`` ends before
-        its first row here.
+        What is not NaN there replaces what was here;
+        new series come last. Where errors of measurement are known,
+        another value of a stamp is a second measurement.
+        A HistoryWarning says where a value changes,
+        or a series of ``new`` ends before its first row here.
         """
         keys = tuple(dict.fromkeys([*self.keys, *new.keys]))
         number = {key: k for k, key in enumerate(keys)}
         of_new = np.array([number[key] for key in new.keys])
         series = np.concatenate([self.series, of_new[new.series]])
         ticks = np.concatenate([self.ticks, new.ticks])
-        order = np.lexsort((ticks, series))  # stable: new rows come second
-        again = (np.diff(series[order]) == 0) & (np.diff(ticks[order]) == 0)
-        before, after = order[:-1][again], order[1:][again]  # rows of one stamp
-        kept = order[np.append(~again, True)]
-        n_channels = self.values.shape[1]
+        # a stable order: of one stamp the new row comes second, and is kept
+        order = np.lexsort((ticks, series))
+        is_same_series = np.diff(series[order]) == 0
+        is_again = is_same_series & (np.diff(ticks[order]) == 0)
+        before, after = order[:-1][is_again], order[1:][is_again]
+        kept = order[np.append(~is_again, True)]
         # one table of all columns: the same rules hold for y, X and errors
-        table = np.block([[x.values, x.controls, x.errors] for x in (self, new)])
+        table = np.block(
+            [
+                [self.values, self.controls, self.errors],
+                [new.values, new.controls, new.errors],
+            ]
+        )
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
+        n_channels = self.values.shape[1]
         if is_measured:
             both = _measured_twice(old, now, n_channels)
-            table[after] = np.where(np.isnan(both), table[after], both)
-            old = np.where(np.isnan(both), old, table[after])
-        n_told = n_channels + self.controls.shape[1]  # errors are no news of their own
-        revised = ((old != table[after]) & ~np.isnan(old))[:, :n_told]
-        if warns and revised.any():
-            row = after[np.argmax(revised.any(axis=1))]
-            parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
-            names = " and ".join(name for name, part in parts.items() if part.any())
-            _warn(
-                f"an update replaces values of {names} that were seen before: "
-                f"{int(revised.sum())} of them, the first at "
-                f"{new.named(row - len(self.ticks))}. Where that is no revision, look "
-                "for wrong time stamps."
-            )
-        firsts, lasts = self.bounds[:-1], new.bounds[1:] - 1
-        known = np.flatnonzero(of_new < len(firsts))
-        early = new.ticks[lasts[known]] < self.ticks[firsts[of_new[known]]]
-        if warns and early.any():
-            k = known[early][0]
-            _warn(
-                "an update comes before the first stamp that was seen, "
-                f"{self.named(firsts[of_new[k]])}; its last is {new.named(lasts[k])}. "
-                "The cutoff stays, and forecasts begin after it. Where that is not "
-                "meant, look for wrong time stamps."
-            )
-        bounds = np.searchsorted(series[kept], np.arange(len(keys) + 1))
-        values, controls, errors = np.split(table[kept], [n_channels, n_told], axis=1)
+            is_both = ~np.isnan(both)
+            table[after] = np.where(is_both, both, table[after])
+            # what is counted twice is no revision
+            old = np.where(is_both, both, old)
+        # errors stand last in the table, and are no news of their own
+        n_told = n_channels + self.controls.shape[1]
+        if warns:
+            revised = (old != table[after]) & ~np.isnan(old)
+            # rows of the table after those of these series are the new ones
+            new_rows = after - len(self.ticks)
+            new._warn_of_revisions(revised[:, :n_told], new_rows)
+            self._warn_of_early(new, of_new)
+        columns = np.split(table[kept], [n_channels, n_told], axis=1)
+        values, controls, errors = columns
         return Observations(
             ticks=ticks[kept],
             values=values,
             controls=controls,
             errors=errors,
-            bounds=bounds,
+            bounds=np.searchsorted(series[kept], np.arange(len(keys) + 1)),
             keys=keys,
             like=self.like,
+        )
+
+    def _warn_of_revisions(self, revised: Flags, rows: Numbers) -> None:
+        """Warn of other values, (row, column of y, then X), at ``rows``."""
+        if not revised.any():
+            return
+        first = rows[np.argmax(revised.any(axis=1))]
+        n_channels = self.values.shape[1]
+        parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
+        names = " and ".join(name for name, part in parts.items() if part.any())
+        _warn(
+            f"an update replaces values of {names} that were seen before: "
+            f"{int(revised.sum())} of them, the first at {self.named(first)}. "
+            "Where that is no revision, look for wrong time stamps."
+        )
+
+    def _warn_of_early(self, new: Observations, of_new: Numbers) -> None:
+        """Warn of a series of ``new`` that ends before these rows of it begin.
+
+        ``of_new`` are numbers of its series,
+        those without rows here above all of them.
+        """
+        firsts, lasts = self.bounds[:-1], new.bounds[1:] - 1
+        known = np.flatnonzero(of_new < len(firsts))
+        own_firsts = firsts[of_new[known]]
+        is_early = new.ticks[lasts[known]] < self.ticks[own_firsts]
+        if not is_early.any():
+            return
+        place = int(np.argmax(is_early))
+        _warn(
+            "an update comes before the first stamp that was seen, "
+            f"{self.named(own_firsts[place])}; "
+            f"its last is {new.named(lasts[known[place]])}. "
+            "The cutoff stays, and forecasts begin after it. "
+            "Where that is not meant, look for wrong time stamps."
         )
 
     def named(self, row: int | np.integer) -> str:
@@ -256,18 +304,24 @@ class Observations:
 
 
 def _measured_twice(old: Array, now: Array, n_channels: int) -> Array:
-    """Return what rows say together where both have values, which differ; else NaN."""
+    """Return what both say together where their values differ; else NaN."""
     found = np.full(old.shape, np.nan)
-    n_errors = old.shape[1] - n_channels  # the first column of errors
+    # errors are the last columns, one a channel
+    first_error = old.shape[1] - n_channels
+    # of each row one code, which its two measurements share
     codes = np.tile(np.arange(len(old)), 2)
     for k in range(n_channels):
         values = np.append(old[:, k], now[:, k])
-        errors = np.append(old[:, n_errors + k], now[:, n_errors + k])
+        errors = np.append(old[:, first_error + k], now[:, first_error + k])
         mean, error = combined(values, np.nan_to_num(errors), codes)
-        differ = ~np.isnan(old[:, k] + now[:, k]) & (old[:, k] != now[:, k])
-        found[differ, k], found[differ, n_errors + k] = mean[differ], error[differ]
+        # a sum is NaN where either is
+        have_both = ~np.isnan(old[:, k] + now[:, k])
+        differ = have_both & (old[:, k] != now[:, k])
+        found[differ, k] = mean[differ]
+        found[differ, first_error + k] = error[differ]
     return found
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, HistoryWarning, stacklevel=4)
+    # three calls from `merged`: the line that extends a history
+    warnings.warn(text, HistoryWarning, stacklevel=5)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from sklode.data.categories import Columns
+from sklode.data.categories import ControlColumns
 from tests.series import tiny
 
 NAN = float("nan")
@@ -32,7 +32,7 @@ def table(**columns: Any) -> pd.DataFrame:
 def test_a_category_is_an_indicator_of_each_level_and_two_levels_are_one() -> None:
     X = table(kind=["b", "a", "c", None], on=[True, False, True, True], u=[1, 2, 3, 4])
     X["sale"] = pd.Categorical(["no", "yes", "no", "no"], ["no", "yes", "never"])
-    columns = Columns.of(X)
+    columns = ControlColumns.of(X)
     assert columns.levels == {"kind": ("a", "b", "c"), "sale": ("no", "yes")}
     assert columns.blocks == [(0, 3), (3, 1), (4, 1), (5, 1)]
     found = columns.read(X)
