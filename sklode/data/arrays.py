@@ -11,8 +11,10 @@ Array: TypeAlias = NDArray[np.floating]
 Numbers: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 Frame: TypeAlias = pd.Series | pd.DataFrame
-Key: TypeAlias = tuple[Hashable, ...]  # of a series, by index level; () of a lone one
-Levels: TypeAlias = tuple[Hashable, ...]  # of a category, in order
+Key: TypeAlias = tuple[Hashable, ...]
+"""Of a series, its label in each level of the index; () of a lone one."""
+Levels: TypeAlias = tuple[Hashable, ...]
+"""Of a category, in order."""
 
 Columns: TypeAlias = tuple[
     Sequence[Hashable], Sequence[Hashable], Mapping[Hashable, Levels]

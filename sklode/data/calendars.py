@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from sklode.data.arrays import Array, Frame, Numbers
 from sklode.data.ticks import DAY, stamps_of
 
-# what a month does shows in more months than this, by rows at most so far apart
-_FEWEST_MONTHS, _MOST_GAP = 3, 4 * DAY
+# what a month does shows in more months than this,
+# by rows at most so far apart
+_FEWEST_MONTHS = 3
+_MOST_GAP = 4 * DAY
 _FEWEST_DAYS = 5  # that show closed nights
-_YEARS_AHEAD = 30  # that are looked up: holidays beyond them are not known
+# that are looked up: holidays beyond them are not known
+_YEARS_AHEAD = 30
 
 Named: TypeAlias = Frame | dict[Hashable, str]
 """Days and their names, as users tell them."""
@@ -35,7 +38,8 @@ def _wall(ticks: Numbers, like: pd.Index) -> NDArray[np.datetime64]:
     stamps = stamps_of(ticks, like)
     if isinstance(stamps, pd.PeriodIndex):
         stamps = stamps.to_timestamp()
-    found: NDArray[np.datetime64] = stamps.tz_localize(None).to_numpy("datetime64[ns]")
+    local = stamps.tz_localize(None)
+    found: NDArray[np.datetime64] = local.to_numpy("datetime64[ns]")
     return found
 
 
@@ -45,25 +49,31 @@ def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
     month = wall.astype("datetime64[M]")
     first = month.astype("datetime64[ns]")
     end = (month + 1).astype("datetime64[ns]")
+    # lengths of time divide to a float64
     share: Array = (wall - first) / (end - first)
     return share
 
 
 def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:
-    """Return when days open and close, if no row of many days lies in the night."""
+    """Return when days open and close, if no row lies in the night."""
     if not isinstance(like, pd.DatetimeIndex) or len(ticks) < 3:
         return None
     wall = _wall(ticks, like)
     days = wall.astype("datetime64[D]")
-    since = (wall - days).astype(np.int64)
+    since_midnight = (wall - days).astype(np.int64)
     gap = int(np.median(np.diff(ticks)))
-    first, last = int(since.min()), int(since.max()) + gap
+    # a row stands for the gap after it: a day closes at its end
+    opens = int(since_midnight.min())
+    closes = int(since_midnight.max()) + gap
     n_days = len(np.unique(days))
-    # nights show where rows are six hours apart or less, and four of a day are missing
-    is_daily = gap > DAY / 4 or last - first > DAY - 4 * gap
-    if is_daily or n_days < _FEWEST_DAYS or len(ticks) < 2 * n_days:
+    # nights show where rows are six hours apart or less,
+    # and four of a day are missing
+    is_coarse = gap > DAY / 4
+    is_open_by_night = closes - opens > DAY - 4 * gap
+    are_few = n_days < _FEWEST_DAYS or len(ticks) < 2 * n_days
+    if is_coarse or is_open_by_night or are_few:
         return None
-    return _time_of_day(first), _time_of_day(last)
+    return _time_of_day(opens), _time_of_day(closes)
 
 
 def _time_of_day(passed: int) -> str:
@@ -75,53 +85,64 @@ def shows_months(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
     """Return whether the longest series may show what a month does."""
     if not has_dates(like):
         return False
-    series = int(np.diff(bounds).argmax())
-    wall = _wall(ticks[bounds[series] : bounds[series + 1]], like)
+    longest = int(np.diff(bounds).argmax())
+    own = ticks[bounds[longest] : bounds[longest + 1]]
+    wall = _wall(own, like)
     n_months = len(np.unique(wall.astype("datetime64[M]")))
     if n_months <= _FEWEST_MONTHS:
         return False
-    return bool(np.median(np.diff(wall).astype(np.int64)) <= _MOST_GAP)
+    gaps = np.diff(wall).astype(np.int64)
+    return bool(np.median(gaps) <= _MOST_GAP)
 
 
 class Calendar(NamedTuple):
     """Named days."""
 
     days: Numbers  # (day,), days since 1970, increasing
-    kinds: Numbers  # (day,), number of its name, from 1 on; the last one has no own
+    # (day,), number of its name, from 1 on; names without a day in the past
+    # share the last number
+    kinds: Numbers
     names: list[str]  # of kinds that were seen in the past
 
     @classmethod
     def of(cls, told: Holidays, ticks: Numbers, like: pd.Index) -> Calendar:
-        """Read a country, several, or a table, for rows at ``ticks`` and later."""
+        """Read countries or a table, for rows at ``ticks`` and later."""
         if not has_dates(like):
             raise TypeError(
-                "holidays need an index with dates; got "
-                f"{type(like).__name__}. Use a DatetimeIndex or PeriodIndex, or a "
-                "column of X that is 1 on holidays."
+                "holidays need an index with dates; "
+                f"got {type(like).__name__}. "
+                "Use a DatetimeIndex or PeriodIndex, "
+                "or a column of X that is 1 on holidays."
             )
         days = _wall(ticks, like).astype("datetime64[D]")
         if isinstance(told, pd.Series | pd.DataFrame | dict):
             named = _table(told)
         else:
             named = _looked_up(told, days)
-        every = sorted(named)
-        ordinals = np.array(every, "datetime64[D]").astype(np.int64)
+        dates = sorted(named)
+        names = [named[date] for date in dates]
+        ordinals = np.array(dates, "datetime64[D]").astype(np.int64)
         is_seen = np.isin(ordinals, days.astype(np.int64))
-        names = [named[day] for day in every]
-        seen = list(dict.fromkeys(n for n, s in zip(names, is_seen, strict=True) if s))
+        of_past = [names[place] for place in np.flatnonzero(is_seen)]
+        # each name once, in the order of their first days
+        seen = list(dict.fromkeys(of_past))
         number = {name: k for k, name in enumerate(seen, 1)}
-        kinds = [number.get(name, len(seen) + 1) for name in names]
+        # of a name that was never seen all others tell
+        unseen = len(seen) + 1
+        kinds = [number.get(name, unseen) for name in names]
         return cls(days=ordinals, kinds=np.array(kinds, np.int64), names=seen)
 
     def at(self, ticks: Numbers, like: pd.Index) -> Array:
-        """Return kinds of each stamp's day, the next and the last one; 0: none."""
+        """Return kinds of each stamp's day, the next and the one before; 0: none."""
         day = _wall(ticks, like).astype("datetime64[D]").astype(np.int64)
         found = np.zeros((len(day), 3))
         for k, shift in enumerate((0, 1, -1)):
-            # a day after the last named one is compared with that one, and differs
-            place = np.searchsorted(self.days, day + shift)
+            asked = day + shift
+            # the first named day that is not earlier, if any:
+            # after the last one that is compared, and differs
+            place = np.searchsorted(self.days, asked)
             place = np.minimum(place, len(self.days) - 1)
-            is_named = self.days[place] == day + shift
+            is_named = self.days[place] == asked
             found[is_named, k] = self.kinds[place[is_named]]
         return found
 
@@ -132,9 +153,11 @@ def _table(told: Named) -> dict[datetime.date, str]:
     if isinstance(told, pd.DataFrame):
         if not {"ds", "holiday"} <= {*told.columns}:
             raise ValueError(
-                "a table of holidays must have the columns 'ds' and 'holiday'; got "
-                f"{list(told.columns)}. Rename them, or pass a Series of names whose "
-                "index are the dates."
+                "a table of holidays must have "
+                "the columns 'ds' and 'holiday'; "
+                f"got {list(told.columns)}. "
+                "Rename them, or pass a Series of names "
+                "whose index are the dates."
             )
         pairs = zip(told["ds"], told["holiday"], strict=True)
     else:
@@ -143,8 +166,9 @@ def _table(told: Named) -> dict[datetime.date, str]:
     for day, name in pairs:
         if not isinstance(day, datetime.date | np.datetime64) or pd.isna(day):
             raise TypeError(
-                f"holidays must be at dates; got {day!r} for {name!r}. Convert them by "
-                "pd.to_datetime."
+                "holidays must be at dates; "
+                f"got {day!r} for {name!r}. "
+                "Convert them by pd.to_datetime."
             )
         found[pd.Timestamp(day).date()] = str(name)
     if not found:
@@ -155,36 +179,44 @@ def _table(told: Named) -> dict[datetime.date, str]:
 def _looked_up(
     told: str | Iterable[str], days: NDArray[np.datetime64]
 ) -> dict[datetime.date, str]:
-    """Return the holidays of countries, from the year before the first day on."""
+    """Return holidays of countries, from the year before the first day on."""
     try:
         import holidays
     except ImportError as error:
         raise ImportError(
-            "holidays of a country need the package holidays, which is not installed. "
-            "Run pip install holidays, or pass a table of names and dates."
+            "holidays of a country need the package holidays, "
+            "which is not installed. Run pip install holidays, "
+            "or pass a table of names and dates."
         ) from error
     codes = [told] if isinstance(told, str) else told
+    # numpy counts years from 1970
     years = days.astype("datetime64[Y]").astype(int) + 1970
-    every = range(years.min() - 1, years.max() + _YEARS_AHEAD)
-    known = [*holidays.list_supported_countries(), *holidays.list_supported_financial()]
+    asked = range(years.min() - 1, years.max() + _YEARS_AHEAD)
+    countries = holidays.list_supported_countries()
+    markets = holidays.list_supported_financial()
+    known = [*countries, *markets]
     found: dict[datetime.date, str] = {}
     for code in codes:
         country, _, part = str(code).partition("-")
         if country not in known:
             near = difflib.get_close_matches(country.upper(), known, n=3, cutoff=0.5)
+            remedy = f" Did you mean one of {near}?" if near else ""
             raise ValueError(
-                "holidays must be codes of countries that the package holidays knows, "
-                f"such as 'DE' or 'US-CA', or a table of names and dates; got {code!r}."
-                f"{f' Did you mean one of {near}?' if near else ''}"
+                "holidays must be codes of countries that the "
+                "package holidays knows, such as 'DE' or 'US-CA', "
+                "or a table of names and dates; "
+                f"got {code!r}.{remedy}"
             )
-        is_market = country in holidays.list_supported_financial()
+        is_market = country in markets
         of = holidays.financial_holidays if is_market else holidays.country_holidays
         try:
-            own = of(country, subdiv=part or None, years=every)
+            own = of(country, subdiv=part or None, years=asked)
         except NotImplementedError as error:
             raise ValueError(
-                f"the package holidays must know parts of countries; got {code!r}. "
-                f"It has {holidays.list_supported_countries().get(country)}."
+                "the package holidays must know parts of countries; "
+                f"got {code!r}. "
+                f"It has {countries.get(country)}."
             ) from error
-        found = {**own, **found}  # a day of several keeps the first country's name
+        # a day of several keeps the first country's name
+        found = {**own, **found}
     return found

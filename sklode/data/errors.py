@@ -6,7 +6,8 @@ from __future__ import annotations
 class HistoryWarning(UserWarning):
     """An update contradicts what was seen before, or comes before all of it.
 
-    ``warnings.simplefilter("error", HistoryWarning)`` has such updates refused.
+    Such updates are refused after
+    ``warnings.simplefilter("error", HistoryWarning)``.
     """
 
 

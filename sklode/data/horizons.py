@@ -18,16 +18,17 @@ from sktime.forecasting.base import ForecastingHorizon
 from sklode.data.checks import check_same_kind, check_times
 from sklode.data.ticks import Step, default_step
 
-# times the last stamp: whole numbers from it up to this look like stamps, not like
-# steps, which would reach beyond twice the record's end
+# times the last stamp: whole numbers from it up to this look like stamps,
+# not like steps, which would reach beyond twice the record's end
 _NEAR = 1.1
 _is_whole = pd.api.types.is_integer_dtype
 
 
 def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Step]) -> Any:
-    """Return a horizon for series of these ``steps`` that may be changed, as by sktime.
+    """Return a horizon of its own, which sktime may change, for these ``steps``.
 
-    The index of a y that follows, also of whole numbers, is read as stamps.
+    The index of a y that follows,
+    also of whole numbers, is read as stamps.
     """
     if isinstance(fh, ForecastingHorizon):
         if fh.is_relative:
@@ -36,23 +37,21 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Step]) -> Any:
             check_same_kind(fh.to_pandas(), cutoff)
         return copy.copy(fh)
     fh = _stamps(fh, cutoff)
-    is_index = isinstance(fh, pd.Index) and fh.nlevels == 1 and len(fh) > 0
-    both_whole = is_index and _is_whole(fh.dtype) and _is_whole(cutoff.dtype)
-    if both_whole and fh.min() > cutoff[0] > 0:
+    if _are_whole_stamps(fh, cutoff):
         warnings.warn(
-            "fh is an index of whole numbers that all come after the last of y, "
-            f"{cutoff[0]}; it is read as stamps. For steps pass a list, fh=list(fh); "
-            "to say so yourself, ForecastingHorizon(fh, is_relative=False).",
+            "fh is an index of whole numbers that all come after "
+            f"the last of y, {cutoff[0]}; it is read as stamps. "
+            "For steps pass a list, fh=list(fh); to say so yourself, "
+            "ForecastingHorizon(fh, is_relative=False).",
             stacklevel=5,  # the line that calls fit or predict
         )
         return ForecastingHorizon(fh, is_relative=False)
     if fh is not None:
         _check_items(fh)
-    is_listed = isinstance(fh, list | tuple) and _is_whole(cutoff.dtype)
-    is_listed = is_listed and _is_whole(pd.Index(fh).dtype)
-    if is_listed and 0 < cutoff[0] < min(fh) < _NEAR * cutoff[0]:
+    if _look_like_stamps(fh, cutoff):
         warnings.warn(
-            f"fh counts steps after the last of y, {cutoff[0]}; got {min(fh)} steps. "
+            f"fh counts steps after the last of y, {cutoff[0]}; "
+            f"got {min(fh)} steps. "
             "For stamps pass ForecastingHorizon(fh, is_relative=False).",
             stacklevel=5,
         )
@@ -61,10 +60,29 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Step]) -> Any:
     return list(fh) if isinstance(fh, tuple) else fh
 
 
+def _are_whole_stamps(fh: Any, cutoff: pd.Index) -> bool:
+    """Return whether an index of whole numbers lies after the last stamp."""
+    is_index = isinstance(fh, pd.Index) and fh.nlevels == 1 and len(fh) > 0
+    if not is_index or not _is_whole(fh.dtype) or not _is_whole(cutoff.dtype):
+        return False
+    return bool(fh.min() > cutoff[0] > 0)
+
+
+def _look_like_stamps(fh: Any, cutoff: pd.Index) -> bool:
+    """Return whether listed steps may be meant as stamps."""
+    if not isinstance(fh, list | tuple) or not _is_whole(cutoff.dtype):
+        return False
+    if not _is_whole(pd.Index(fh).dtype):
+        return False
+    return bool(0 < cutoff[0] < min(fh) < _NEAR * cutoff[0])
+
+
 def _stamps(fh: Any, cutoff: pd.Index) -> Any:
-    """Return an index in place of a stamp, or a list of stamps or dates as strings."""
+    """Return an index in place of stamps, or of dates as strings."""
     items = fh if isinstance(fh, list | tuple) else [fh]
-    if not items or not all(isinstance(x, str | date | pd.Period) for x in items):
+    # pandas' Timestamp is a date too
+    are_stamps = all(isinstance(x, str | date | pd.Period) for x in items)
+    if not items or not are_stamps:
         return fh
     if isinstance(cutoff, pd.PeriodIndex) or isinstance(items[0], pd.Period):
         return pd.PeriodIndex(items, freq=getattr(cutoff, "freq", None))
@@ -72,8 +90,10 @@ def _stamps(fh: Any, cutoff: pd.Index) -> Any:
         stamps = pd.to_datetime(pd.Index(items))
     except ValueError as error:
         raise ValueError(
-            f"fh as text must be a date; got {items[0]!r}. A length of time is "
-            "pd.Timedelta('30D'), steps are whole numbers."
+            "fh as text must be a date; "
+            f"got {items[0]!r}. "
+            "A length of time is pd.Timedelta('30D'), "
+            "steps are whole numbers."
         ) from error
     zone = getattr(cutoff, "tz", None)
     return stamps.tz_localize(zone) if stamps.tz is None else stamps
@@ -83,17 +103,19 @@ def check_step(
     fh: ForecastingHorizon | None, cutoff: pd.Index, steps: list[Step]
 ) -> None:
     """Check that a horizon's own ``freq`` is the step, where sktime does not."""
-    known = isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is not None
-    if fh is None or known or fh.freq is None or not fh.is_relative:
+    # where an index knows its frequency sktime compares both
+    is_compared = isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is not None
+    if fh is None or is_compared or fh.freq is None or not fh.is_relative:
         return
     if not _is_whole(fh.to_pandas().dtype):
         return
-    step = default_step(cutoff, fh.freq)
-    if any(default_step(cutoff, s) != step for s in steps):
+    wanted = default_step(cutoff, fh.freq)
+    if any(default_step(cutoff, step) != wanted for step in steps):
         raise ValueError(
-            "a step of fh must be as long as one of the forecaster; got a horizon with "
-            f"freq={fh.freq!r} for steps of {steps[0]}. Pass freq={fh.freq!r} to the "
-            "forecaster, or lengths of time as fh."
+            "a step of fh must be as long as one of the forecaster; "
+            f"got a horizon with freq={fh.freq!r} for steps of {steps[0]}. "
+            f"Pass freq={fh.freq!r} to the forecaster, "
+            "or lengths of time as fh."
         )
 
 
@@ -101,42 +123,57 @@ def _check_items(fh: Any) -> None:
     """Check what is to become a horizon, for sktime's messages name no offender."""
     if isinstance(fh, pd.MultiIndex):
         raise TypeError(
-            "fh must hold steps or time stamps, the same for all series; got a "
-            "MultiIndex. It asks each series at its own stamps where y was a panel; of "
-            "a single series, pass index.get_level_values(-1)."
+            "fh must hold steps or time stamps, the same for all series; "
+            "got a MultiIndex. "
+            "It asks each series at its own stamps where y was a panel; "
+            "of a single series, pass index.get_level_values(-1)."
         )
+    # an array without an axis, such as np.array(3), is no list of items
     given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
     several = isinstance(given, list | tuple | range | np.ndarray | pd.Index)
     items = list(given) if several else [fh]
     if isinstance(fh, pd.Index):
         check_times(fh, "fh")
     holds_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
-    for item in (x for x in items if not (holds_stamps or _is_step(x))):
+    for item in items:
+        if holds_stamps or _is_step(item):
+            continue
         raise TypeError(
-            "fh must hold whole numbers of steps, lengths of time, or be an index of "
-            f"time stamps; got {item!r:.80}. Use for example fh=[1, 2, 3], "
-            "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
-            "stamps of a y, predict_at(y.index)."
+            "fh must hold whole numbers of steps, "
+            "lengths of time, or be an index of time stamps; "
+            f"got {item!r:.80}. "
+            "Use for example fh=[1, 2, 3], "
+            "pd.Timedelta('90min') or pd.DatetimeIndex([...]); "
+            "to forecast at the stamps of a y, predict_at(y.index)."
         )
-    twice = pd.Index(items, dtype=object).duplicated()
-    if twice.any() or not items:
-        got = f"{items[int(np.argmax(twice))]!r} more than once" if items else "none"
+    is_again = pd.Index(items, dtype=object).duplicated()
+    if is_again.any() or not items:
+        got = "none"
+        if items:
+            got = f"{items[int(np.argmax(is_again))]!r} more than once"
         raise ValueError(
-            "fh must hold at least one step or time stamp, and none twice; got "
-            f"{got}. Use for example fh=[1, 2, 3]."
+            "fh must hold at least one step or time stamp, and none twice; "
+            f"got {got}. "
+            "Use for example fh=[1, 2, 3]."
         )
 
 
 def _is_step(item: object) -> bool:
     if isinstance(item, timedelta | np.timedelta64):
         return not pd.isna(item)
+    # a bool is one of Python's integers
     if not isinstance(item, Integral) or isinstance(item, bool):
         return False
     return abs(int(item)) < 2**63  # what int64 holds
 
 
 def steps_ahead(fh: ForecastingHorizon | None) -> int | None:
-    """Return the farthest step of a horizon that counts steps after the last stamp."""
-    if fh is None or not fh.is_relative or not _is_whole(fh.to_pandas().dtype):
+    """Return the farthest step of a horizon of whole steps ahead."""
+    if fh is None or not fh.is_relative:
         return None
-    return max(int(fh.to_pandas().max()), 0) or None
+    steps = fh.to_pandas()
+    # lengths of time are relative too
+    if not _is_whole(steps.dtype):
+        return None
+    farthest = int(steps.max())
+    return farthest if farthest > 0 else None

@@ -31,16 +31,18 @@ def told(settings: BaseForecaster) -> dict[str, Any]:
 class Known(NamedTuple):
     """What is known of series beside their rows."""
 
-    bounds: Array  # (channel, 2), least and greatest value; infinite: none
+    bounds: Array
+    """Least and greatest values, (channel, 2); infinite where there are none."""
     calendar: Calendar | None = None  # named days
     blocks: tuple[tuple[int, int], ...] = ()
     """First control and count, of each category of X that has more than one."""
-    is_measured: bool = True  # whether errors are of measurement, also ahead
+    is_measured: bool = True
+    """Whether errors are of measurement, also ahead."""
 
     @classmethod
     def nothing(cls, n_channels: int) -> Known:
         """Return what is known where nothing is told."""
-        return cls(np.tile(_NO_BOUNDS, (n_channels, 1)))
+        return cls(bounds=np.tile(_NO_BOUNDS, (n_channels, 1)))
 
     @classmethod
     def of(cls, settings: BaseForecaster, history: History) -> Known:
@@ -49,10 +51,11 @@ class Known(NamedTuple):
         if settings.holidays is not None:
             rows = history.rows
             calendar = Calendar.of(settings.holidays, rows.ticks, rows.like)
+        blocks = [(start, n) for start, n in history.columns.blocks if n > 1]
         return cls(
             bounds=bounds_of(settings.bounds, history),
             calendar=calendar,
-            blocks=tuple((k, n) for k, n in history.columns.blocks if n > 1),
+            blocks=tuple(blocks),
             is_measured=bool(history.errors),
         )
 
@@ -60,26 +63,33 @@ class Known(NamedTuple):
 def bounds_of(told: object, history: History) -> Array:
     """Return the bounds of each channel, (channel, 2)."""
     channels, values = history.channels, history.observations.values
-    by_column = told if isinstance(told, dict) else dict.fromkeys(channels, told)
-    for column in by_column:
-        if column not in channels:
+    by_channel = told if isinstance(told, dict) else dict.fromkeys(channels, told)
+    for channel in by_channel:
+        if channel not in channels:
             raise ValueError(
-                f"bounds must name columns of y, {channels}; got {column!r}. Use one "
-                "pair for all columns, or a dict of them."
+                f"bounds must name columns of y, {channels}; "
+                f"got {channel!r}. "
+                "Use one pair for all columns, or a dict of them."
             )
-    bounds = np.stack([_pair(by_column.get(channel)) for channel in channels])
-    wrong = (values < bounds[:, 0]) | (values > bounds[:, 1])
-    for row, channel in np.argwhere(wrong):
-        low, high = bounds[channel]
+    pairs = [_pair(by_channel.get(channel)) for channel in channels]
+    bounds = np.stack(pairs)
+    # a view of each end, (channel,)
+    low, high = bounds.T
+    # of a value that is missing neither is true
+    is_beyond = (values < low) | (values > high)
+    for row, k in np.argwhere(is_beyond):
         raise ValueError(
-            f"values of y must lie within their bounds, {low:g} to {high:g}; got "
-            f"{values[row, channel]:g} in column {channels[channel]!r} at "
-            f"{history.observations.named(row)}. Use wider bounds, None for an end "
-            "without one, or replace the value by NaN."
+            "values of y must lie within their bounds, "
+            f"{low[k]:g} to {high[k]:g}; "
+            f"got {values[row, k]:g} in column {channels[k]!r} "
+            f"at {history.observations.named(row)}. "
+            "Use wider bounds, None for an end without one, "
+            "or replace the value by NaN."
         )
     # what was never below zero, and is told where it ends, begins there
-    is_above = np.isinf(bounds[:, 0]) & ~(values < 0).any(axis=0)
-    bounds[is_above & np.isfinite(bounds[:, 1]) & (bounds[:, 1] > 0), 0] = 0.0
+    is_open_below = np.isinf(low) & ~(values < 0).any(axis=0)
+    ends_above_zero = np.isfinite(high) & (high > 0)
+    low[is_open_below & ends_above_zero] = 0.0
     return bounds
 
 
@@ -87,15 +97,19 @@ def _pair(told: object) -> Array:
     """Return a lower and an upper bound."""
     if told is None:
         return _NO_BOUNDS
-    low = high = 0.0  # which are refused, as is what is no pair
+    # two equal ends are refused, and stand for what is no pair of numbers
+    low = high = 0.0
     if isinstance(told, tuple | list) and len(told) == 2:
         if all(isinstance(end, Real | None) for end in told):
             low = -np.inf if told[0] is None else told[0]
             high = np.inf if told[1] is None else told[1]
+    # nor is NaN below anything
     if not low < high:
         raise ValueError(
-            "bounds must be a lower and an upper number, the first below the second, "
-            f"or None where there is no end, such as (0, 100) or (0, None); got "
-            f"{told!r}. For columns of y use a dict of such pairs."
+            "bounds must be a lower and an upper number, "
+            "the first below the second, or None where there is no end, "
+            "such as (0, 100) or (0, None); "
+            f"got {told!r}. "
+            "For columns of y use a dict of such pairs."
         )
     return np.array([low, high], dtype=np.float64)

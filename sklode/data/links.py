@@ -10,12 +10,16 @@ from scipy.special import expit
 
 from sklode.data.arrays import Array
 
-# of counts, square differences over sums: 1 of Poisson ones, 0.1 of glucose in mg/dL
+# of counts, square differences over sums:
+# 1 of Poisson ones, 0.1 of glucose in mg/dL
 _MOVED = 0.3
-_MOST_MOVED = 4.0  # that one pair counts as at most, for a jump alone makes no counts
-_LARGEST = 709.0  # of logarithms whose exponential a float64 holds: log(1.8e308)
+# that one pair counts as at most, for a jump alone makes no counts
+_MOST_MOVED = 4.0
+# of logarithms whose exponential a float64 holds: log(1.8e308)
+_LARGEST = 709.0
 LEAST = 5e-324  # of positive floats, denormal ones included
-# Gauss and Hermite's nodes of a standard normal: a logit's moments to some 1e-4
+# Gauss and Hermite's nodes of a standard normal: a logit's moments
+# to some 1e-4. Their weights sum to the root of 2 pi, shares to one.
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(24)
 _SHARES = _SHARES / _SHARES.sum()
 
@@ -25,14 +29,16 @@ class Link(NamedTuple):
 
     .. math:: u = \log(y - a) - \log(b - y)
 
-    of whose terms those of finite bounds count; without any, u = y. With ``past`` a
-    and b are so far beyond the bounds, for values that lie at them.
+    of whose terms those of finite bounds count;
+    without any, u = y. With ``past`` a and b are so
+    far beyond the bounds, for values that lie at them.
     """
 
     low: float = -math.inf
     high: float = math.inf
     past: float = 0.0
-    least: float = LEAST  # distance from a or b: smaller ones count as this
+    # distance from a or b: smaller ones count as this
+    least: float = LEAST
 
     @property
     def is_identity(self) -> bool:
@@ -47,20 +53,28 @@ class Link(NamedTuple):
     @property
     def name(self) -> str:
         """What a reader would call it."""
-        if math.isinf(self.high):
-            return "identity" if math.isinf(self.low) else "logarithm"
+        if self.is_identity:
+            return "identity"
+        if self.is_logarithm:
+            return "logarithm"
         return "logarithm of what is left" if math.isinf(self.low) else "logit"
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """The ends a and b."""
+        return self.low - self.past, self.high + self.past
 
     def _distances(
         self, values: Array, least: Array | float | None
     ) -> tuple[Array | None, Array | None]:
-        """Return how far values are above a and below b; None where there is no end."""
+        """Return how far values are above a and below b; None without an end."""
         least = self.least if least is None else least
+        low, high = self._ends
         above = below = None
-        if math.isfinite(self.low):
-            above = np.maximum(values - (self.low - self.past), least)
-        if math.isfinite(self.high):
-            below = np.maximum((self.high + self.past) - values, least)
+        if math.isfinite(low):
+            above = np.maximum(values - low, least)
+        if math.isfinite(high):
+            below = np.maximum(high - values, least)
         return above, below
 
     def of(self, values: Array, least: Array | float | None = None) -> Array:
@@ -68,19 +82,22 @@ class Link(NamedTuple):
         above, below = self._distances(values, least)
         if above is None:
             return values if below is None else -np.log(below)
-        return np.log(above) if below is None else np.log(above) - np.log(below)
+        if below is None:
+            return np.log(above)
+        return np.log(above) - np.log(below)
 
     def inverse(self, u: Array) -> Array:
         """Return y of values of u."""
-        low, high = self.low - self.past, self.high + self.past
         if self.is_identity:
             return u
+        low, high = self._ends
         if self.is_logarithm:
             return np.exp(np.minimum(u, _LARGEST)) + low
         if math.isinf(self.low):
             return high - np.exp(np.minimum(-u, _LARGEST))
-        found: Array = low + (high - low) * expit(u)
-        return found
+        # u = log(p / (1 - p)) of the share p of the way from a to b
+        share: Array = expit(u)
+        return low + (high - low) * share
 
     def log_slope(self, values: Array) -> Array:
         """Return the logarithm of du / dy at values of y.
@@ -92,29 +109,41 @@ class Link(NamedTuple):
             return np.zeros_like(values) if below is None else -np.log(below)
         if below is None:
             return -np.log(above)
+        # a sum of what are exponentials of these: log(1 / d) = -log(d)
         return np.logaddexp(-np.log(above), -np.log(below))
 
     def moments(self, means: Array, variances: Array) -> tuple[Array, Array]:
         """Return y's mean and variance, of a normal u."""
         if self.is_identity:
             return means, variances
-        low, high = self.low - self.past, self.high + self.past
+        low, high = self._ends
         if math.isfinite(low) and math.isfinite(high):
-            deviation = np.sqrt(variances)
-            # from the centre: E x^2 - (E x)^2 of nearly equal numbers has no digits
-            centre = self.inverse(means)
-            first = np.zeros(np.shape(means))
-            second = np.zeros(np.shape(means))
-            for node, share in zip(_NODES, _SHARES, strict=True):
-                apart = self.inverse(means + node * deviation) - centre
-                first = first + share * apart
-                second = second + share * apart**2
-            return centre + first, np.maximum(second - first**2, 0.0)
-        # exp of a normal: mean exp(m + v / 2), its square times exp(v) - 1 as variance
+            return self._moments_of_logit(means, variances)
+        # Of exp(u) the mean is exp(m + v / 2),
+        # the variance its square times exp(v) - 1.
+        # Below an upper end y = b - exp(-u), and -u has the mean -m.
         sign = 1.0 if math.isfinite(low) else -1.0
         grown = np.exp(sign * means + variances / 2)
-        own = grown + low if sign > 0 else high - grown
-        return own, grown**2 * np.expm1(variances)
+        mean = grown + low if sign > 0 else high - grown
+        return mean, grown**2 * np.expm1(variances)
+
+    def _moments_of_logit(
+        self,
+        means: Array,
+        variances: Array,
+    ) -> tuple[Array, Array]:
+        """Return y's mean and variance by Gauss and Hermite's quadrature."""
+        deviations = np.sqrt(variances)
+        # from the centre: E x^2 - (E x)^2 of
+        # nearly equal numbers has no digits
+        centre = self.inverse(means)
+        first = np.zeros(np.shape(means))
+        second = np.zeros(np.shape(means))
+        for node, share in zip(_NODES, _SHARES, strict=True):
+            from_centre = self.inverse(means + node * deviations) - centre
+            first = first + share * from_centre
+            second = second + share * from_centre**2
+        return centre + first, np.maximum(second - first**2, 0.0)
 
     def rise(self, means: Array, variances: Array) -> Array:
         """Return how far u of y's mean lies from the mean of u."""
@@ -123,6 +152,8 @@ class Link(NamedTuple):
         if math.isfinite(self.low) and math.isfinite(self.high):
             mean, _ = self.moments(means, variances)
             return self.of(mean) - means
+        # log E exp(u) = m + v / 2, see `moments`;
+        # with -u in place of u its negative
         return variances / 2 if self.is_logarithm else -variances / 2
 
 
@@ -133,8 +164,9 @@ IDENTITY = Link()
 def steps_of(values: Array) -> Array:
     """Return 1 of channels of counts, 0 of others, NaN of some below zero.
 
-    Whole numbers are counts if they move as counts do, whose square differences are
-    their sum on average (Poisson); measurements that were rounded move less.
+    Whole numbers are counts if they move as counts do,
+    whose square differences are their sum on average (Poisson);
+    measurements that were rounded move less.
     """
     found = np.zeros(values.shape[1])
     for k, column in enumerate(values.T):
@@ -142,20 +174,28 @@ def steps_of(values: Array) -> Array:
         if (known < 0).any():
             found[k] = np.nan
         elif (known == np.round(known)).all():
+            # Of two independent Poisson counts of one rate r,
+            # E (x - y)^2 = 2 r = E (x + y): this share is near 1.
             sums = known[1:] + known[:-1]
-            moved = np.diff(known)[sums > 0] ** 2 / sums[sums > 0]
-            usual = np.minimum(moved, _MOST_MOVED).mean() if len(moved) else np.inf
+            squares = np.diff(known) ** 2
+            moved = squares[sums > 0] / sums[sums > 0]
+            # of zeros alone: they are counts
+            usual = np.inf
+            if len(moved):
+                usual = np.minimum(moved, _MOST_MOVED).mean()
             found[k] = usual > _MOVED
     return found
 
 
 def margins(values: Array, bounds: Array) -> Array:
-    """Return how far values (row, channel) are from the nearest bound, (channel, 2).
+    """Return how far values (row, channel) are from bounds (channel, 2).
 
-    Of channels without bounds from zero, which is one where no value is below.
+    Of channels without bounds from zero,
+    which is one where no value is below.
     """
     low, high = bounds.T
-    low = np.where(np.isinf(low) & np.isinf(high), 0.0, low)
+    has_none = np.isinf(low) & np.isinf(high)
+    low = np.where(has_none, 0.0, low)
     return np.minimum(values - low, high - values)
 
 
@@ -167,16 +207,20 @@ def has_zeros(values: Array) -> bool:
 def link_of(values: Array, bounds: Array) -> Link:
     """Return what values (row,) between bounds (2,) may be modelled on.
 
-    Some at a bound are, as zeros are before a logarithm, moved by the least step.
+    Some at a bound are, as zeros are before a logarithm,
+    moved by the least step.
     """
     from_bound = margins(values[:, None], bounds[None])[:, 0]
     if not len(values) or from_bound.min() < 0:
         return IDENTITY
     past = 0.0
     if has_zeros(from_bound) and from_bound.any():
-        is_lone = np.isinf(bounds).any()
-        are_counts = is_lone and steps_of(from_bound[:, None])[0] == 1
+        # between two bounds there are no counts, which go on for ever
+        has_open_end = np.isinf(bounds).any()
+        are_counts = has_open_end and steps_of(from_bound[:, None])[0] == 1
         past = 1.0 if are_counts else float(from_bound[from_bound > 0].min())
     low, high = bounds.tolist()
     # without a bound, values that are never below zero are read from there
-    return Link(low=0.0 if np.isinf(bounds).all() else low, high=high, past=past)
+    if np.isinf(bounds).all():
+        low = 0.0
+    return Link(low=low, high=high, past=past)

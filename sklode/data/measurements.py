@@ -13,7 +13,7 @@ from sklode.data.arrays import Array, Numbers
 def error_columns(
     told: Hashable | dict[Hashable, Hashable], channels: Sequence[Hashable]
 ) -> dict[Hashable, Hashable]:
-    """Return the column of X that holds the errors of each channel that has any."""
+    """Return the column of X with the errors of each channel that has any."""
     if told is None:
         return {}
     if not isinstance(told, dict):
@@ -21,9 +21,10 @@ def error_columns(
     for channel in told:
         if channel not in channels:
             raise ValueError(
-                f"error must name columns of y, {list(channels)}, and of each the "
-                f"column of X that holds its errors; got {channel!r}. Use one column "
-                "of X for all, or a dict."
+                f"error must name columns of y, {list(channels)}, "
+                "and of each the column of X that holds its errors; "
+                f"got {channel!r}. "
+                "Use one column of X for all, or a dict."
             )
     return dict(told)
 
@@ -33,17 +34,20 @@ def measured(
 ) -> tuple[pd.DataFrame, pd.DataFrame | None, Array | float]:
     """Return y and X, a row each stamp, and y's errors, (row, channel).
 
-    ``columns`` of X hold these, and are no controls. A value whose error is infinite or
-    missing is none. Of one stamp's values the mean counts, by their precision.
+    ``columns`` of X hold these, and are no controls.
+    A value whose error is infinite or missing is none.
+    Of one stamp's values the mean counts, by their precision.
     """
     if not columns:
         return y, X, 0.0
-    missing = [name for name in columns.values() if X is None or name not in X.columns]
+    given = [] if X is None else X.columns
+    missing = [name for name in columns.values() if name not in given]
     if X is None or missing:
         got = "no X" if X is None else f"columns {list(X.columns)}"
         raise ValueError(
-            f"error must name a column of X; got {missing[0]!r} and {got}. Pass X with "
-            "a column of standard deviations, in the unit of y."
+            "error must name a column of X; "
+            f"got {missing[0]!r} and {got}. "
+            "Pass X with a column of standard deviations, in the unit of y."
         )
     errors = np.zeros(y.shape)
     for place, channel in enumerate(y.columns):
@@ -51,13 +55,17 @@ def measured(
             own = X[columns[channel]]
             errors[:, place] = own.to_numpy(np.float64, na_value=np.nan)
     for row, place in np.argwhere(errors < 0):
+        name = columns[y.columns[place]]
         raise ValueError(
-            "an error of measurement must be zero or more; got "
-            f"{errors[row, place]:g} in column {columns[y.columns[place]]!r} of X at "
-            f"{y.index[row]}. Pass standard deviations; NaN where a value is none."
+            "an error of measurement must be zero or more; "
+            f"got {errors[row, place]:g} in column "
+            f"{name!r} of X at {y.index[row]}. "
+            "Pass standard deviations; NaN where a value is none."
         )
     y = y.where(np.isfinite(errors))
-    X = X.drop(columns=[*{*columns.values()}])
+    # channels may share a column, which is dropped once
+    of_errors = [*{*columns.values()}]
+    X = X.drop(columns=of_errors)
     if y.index.has_duplicates:
         y, X, errors = _a_row_each_stamp(y, X, errors)
     return y, X if X.shape[1] else None, errors
@@ -66,31 +74,44 @@ def measured(
 def _a_row_each_stamp(
     y: pd.DataFrame, X: pd.DataFrame, errors: Array
 ) -> tuple[pd.DataFrame, pd.DataFrame, Array]:
-    """Return y, X of each stamp's first row, and errors, of what rows say together."""
+    """Return what rows of a stamp say of y together, its first X, and errors."""
     codes, index = pd.factorize(y.index)
     _, first = np.unique(codes, return_index=True)
     values = np.empty((len(index), y.shape[1]))
     found = np.empty_like(values)
-    for k, column in enumerate(y.to_numpy(np.float64, na_value=np.nan).T):
+    measurements = y.to_numpy(np.float64, na_value=np.nan)
+    for k, column in enumerate(measurements.T):
         values[:, k], found[:, k] = combined(column, errors[:, k], codes)
     frame = pd.DataFrame(values, index=y.index[first], columns=y.columns)
     return frame, X.iloc[first], found
 
 
-def combined(values: Array, errors: Array, codes: Numbers) -> tuple[Array, Array]:
+def combined(
+    values: Array,
+    errors: Array,
+    codes: Numbers,
+) -> tuple[Array, Array]:
     """Return means of values (row,) of one code, by precision, and their errors.
 
     Beside an exact value, whose error is zero, others do not count.
     """
     known = ~np.isnan(values)
-    # precisions in units of a usual one: squares of tiny errors would overflow
-    usual = np.median(errors[known & (errors > 0)]) if (errors > 0).any() else 1.0
+    # Precisions, 1 / error^2, in units of a usual one:
+    # squares of tiny errors would be zero, and one over them infinite.
+    usual = 1.0
+    if (errors > 0).any():
+        usual = float(np.median(errors[known & (errors > 0)]))
     is_exact = known & (errors == 0)
-    has_exact = np.bincount(codes, is_exact) > 0
+    has_exact = np.bincount(codes, weights=is_exact) > 0
     with np.errstate(divide="ignore"):
         weights = np.where(is_exact, 1.0, (usual / errors) ** 2)
-    weights = np.where(known & (is_exact | ~has_exact[codes]), weights, 0.0)
-    total = np.bincount(codes, weights)
+    is_counted = known & (is_exact | ~has_exact[codes])
+    weights = np.where(is_counted, weights, 0.0)
+    # the sum of precisions is that of the mean
+    total = np.bincount(codes, weights=weights)
+    weighted = weights * np.where(known, values, 0.0)
+    # without any value 0 / 0: NaN, which is what is known of it
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.bincount(codes, weights * np.where(known, values, 0.0)) / total
-        return mean, np.where(has_exact, 0.0, usual / np.sqrt(total))
+        mean = np.bincount(codes, weights=weighted) / total
+        error = np.where(has_exact, 0.0, usual / np.sqrt(total))
+    return mean, error

@@ -1,6 +1,7 @@
 """Rows of series in a network's units, and controls known at any time.
 
-Tested in tests/latent_ode/test_windows.py and tests/hybrid/test_origins.py.
+Tested in tests/latent_ode/test_windows.py
+and tests/hybrid/test_origins.py.
 """
 
 from __future__ import annotations
@@ -24,20 +25,25 @@ class ScaledRows:
         units: Units,
         whole: Observations | None = None,
     ) -> None:
-        # where these are the last rows of whole series, those have time zero and scales
+        # where these are the last rows of whole series,
+        # those have time zero and scales
         whole = observations if whole is None else whole
         self.bounds, self.series = observations.bounds, observations.series
+        first = whole.ticks[whole.bounds[:-1]]
+        passed = ticks_between(first[self.series], observations.ticks)
         # (row,), since each series' first row
-        first = whole.ticks[whole.bounds[:-1]][self.series]
-        self.times = ticks_between(first, observations.ticks) / units.time
-        self.location, self.scale = units.of_all(whole)  # (series, channel)
+        self.times = passed / units.time
+        # (series, channel)
+        self.location, self.scale = units.of_all(whole)
         values = plain(observations.values, units.links)
-        values = (values - self.location[self.series]) / self.scale[self.series]
+        values = values - self.location[self.series]
+        values = values / self.scale[self.series]
         self.mask = ~np.isnan(values)  # (row, channel)
         self.values = np.where(self.mask, values, 0.0).astype(np.float32)
         self.controls = None  # (row, control)
         if observations.controls.shape[1]:
-            self.controls = units.controls(observations.controls).astype(np.float32)
+            controls = units.controls(observations.controls)
+            self.controls = controls.astype(np.float32)
 
 
 class KnownControls(NamedTuple):
@@ -47,15 +53,24 @@ class KnownControls(NamedTuple):
     times: Array  # (row,), in time units
     values: Array  # (row, control), normalised
 
-    def paths(self, series: Numbers, low: Array, high: Array) -> tuple[Array, Array]:
+    def paths(
+        self,
+        series: Numbers,
+        low: Array,
+        high: Array,
+    ) -> tuple[Array, Array]:
         """Return times, (path, row), and values around two times."""
-        first = rows_before(self.bounds, self.times, series, low)
-        last = rows_before(self.bounds, self.times, series, high) + 1
         first_own, last_own = self.bounds[series], self.bounds[series + 1] - 1
+        # from the row at or before the lower time to the one after
+        # the upper time, both of the same series
+        first = rows_before(self.bounds, self.times, series, low)
         first = np.clip(first, first_own, last_own)
+        last = rows_before(self.bounds, self.times, series, high) + 1
         last = np.clip(last, first_own, last_own)
-        # short paths repeat their last row
-        rows = first[:, None] + np.arange(int((last - first).max()) + 1)
+        # (path, row), as long as the longest path:
+        # short ones repeat their last row
+        longest = int((last - first).max()) + 1
+        rows = first[:, None] + np.arange(longest)
         rows = np.minimum(rows, last[:, None])
         return self.times[rows], self.values[rows]
 
@@ -65,10 +80,12 @@ def spread(items: Numbers, most: int) -> Numbers:
     if len(items) <= most:
         return items
     # places are at least one apart before rounding, so none comes twice
-    return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
+    places = np.linspace(0, len(items) - 1, most).round()
+    return items[places.astype(np.int64)]
 
 
 def count_up(counts: Numbers) -> Numbers:
     """Return 0, 1... up to each count, one after the other."""
+    # a place among all of them, less the place where its count starts
     starts = np.cumsum(counts) - counts
     return np.arange(counts.sum()) - np.repeat(starts, counts)
