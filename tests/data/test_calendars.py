@@ -28,10 +28,17 @@ def sold(seed: int = 0) -> pd.Series:
     """Return days of which free ones are quiet, and the days after them busy."""
     rng = np.random.default_rng(seed)
     week = np.array([0, 1, 2, 2, 4, 8, 5])[DAYS.dayofweek]
-    quiet = -15.0 * DAYS.isin(FREE.index) + 6 * DAYS.isin(
-        FREE.index + pd.Timedelta("1D")
-    )
-    return pd.Series(60 + week + quiet + rng.standard_normal(420), DAYS, name="y")
+    is_free = DAYS.isin(FREE.index)
+    is_after = DAYS.isin(FREE.index + pd.Timedelta("1D"))
+    of_days = -15.0 * is_free + 6 * is_after
+    noise = rng.standard_normal(420)
+    return pd.Series(60 + week + of_days + noise, DAYS, name="y")
+
+
+def halves() -> pd.DataFrame:
+    """Return `sold` as two series of a panel."""
+    y = sold().to_frame()
+    return pd.concat({"a": y[:200], "b": y[200:]}, names=["key", "when"])
 
 
 def test_named_days_have_effects_of_their_own_and_so_have_days_beside_them() -> None:
@@ -40,12 +47,14 @@ def test_named_days_have_effects_of_their_own_and_so_have_days_beside_them() -> 
     untold = structural().fit(y[:400])
     free = y.index[400:] == FREE.index[-1]
     after = y.index[400:] == FREE.index[-1] + pd.Timedelta("1D")
-    found, plain = (one.predict(fh=y.index[400:]) - y[400:] for one in (told, untold))
+    ahead = y[400:]
+    errors = told.predict(fh=ahead.index) - ahead
+    errors_untold = untold.predict(fh=ahead.index) - ahead
+    # the noise has a deviation of 1, the days effects of -15 and 6
     for chosen in (free, after):
-        assert abs(found[chosen].iloc[0]) < 3 < abs(plain[chosen].iloc[0])
-    assert "holidays, days beside them" in told.components_.index.get_level_values(
-        "part"
-    )
+        assert abs(errors[chosen].iloc[0]) < 3 < abs(errors_untold[chosen].iloc[0])
+    parts = told.components_.index.get_level_values("part")
+    assert "holidays, days beside them" in parts
 
 
 def test_a_name_never_seen_is_as_others_are() -> None:
@@ -71,15 +80,17 @@ def hourly(tz: Any = None) -> tuple[pd.Series, pd.Series]:
     """Return hours with a peak on working mornings, none on free days; and these."""
     rng = np.random.default_rng(0)
     index = pd.date_range(HOURS[0], periods=len(HOURS), freq="h", tz=tz)
-    free = pd.Series("free", pd.to_datetime(HOURS.normalize().unique()[10:200:17]))
+    every_17th = HOURS.normalize().unique()[10:200:17]
+    free = pd.Series("free", pd.to_datetime(every_17th))
     free = free[free.index.dayofweek < 5]
+    # a working day among the four that are forecast
     free[pd.Timestamp("2023-07-26")] = "free"
-    is_free = index.tz_localize(None).normalize().isin(free.index) | (
-        index.dayofweek > 4
-    )
+    on_the_wall = index.tz_localize(None).normalize()
+    is_free = on_the_wall.isin(free.index) | (index.dayofweek > 4)
     peak = 40 * np.exp(-(((index.hour - 8) / 2) ** 2))
     day = 10 * np.exp(-(((index.hour - 14) / 4) ** 2))
-    y = 20 + np.where(is_free, day, peak) + rng.standard_normal(len(index))
+    noise = rng.standard_normal(len(index))
+    y = 20 + np.where(is_free, day, peak) + noise
     return pd.Series(y, index), free
 
 
@@ -89,8 +100,11 @@ def test_hours_of_a_holiday_are_those_of_a_free_day_in_the_zone(tz: Any) -> None
     start = pd.Timestamp("2023-07-24", tz=tz)
     past, ahead = y[y.index < start], y[y.index >= start][:96]
     found = structural(holidays=free).fit(past).predict(fh=ahead.index)
-    assert (found - ahead).abs().mean() < 1.5
-    assert abs((found - ahead)[pd.Timestamp("2023-07-26 08:00", tz=tz)]) < 6
+    errors = found - ahead
+    assert errors.abs().mean() < 1.5
+    # at the peak of a working day, which has 40 more
+    at_peak = pd.Timestamp("2023-07-26 08:00", tz=tz)
+    assert abs(errors[at_peak]) < 6
 
 
 @pytest.mark.parametrize("length", ["D", "h"])
@@ -206,19 +220,16 @@ def test_holidays_need_dates_and_a_package(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_fit_after_pretrain_keeps_its_holidays() -> None:
-    y = sold().to_frame()
-    panel = pd.concat({"a": y[:200], "b": y[200:]}, names=["key", "when"])
-    forecaster = structural(holidays=FREE).pretrain(panel)
+    forecaster = structural(holidays=FREE).pretrain(halves())
     forecaster.fit(sold()[:100])
     with pytest.raises(ValueError, match="the same holidays"):
         forecaster.set_params(holidays=FREE[:3]).fit(sold()[:100])
 
 
 def test_long_tables_that_differ_in_the_middle_are_others() -> None:
-    y = sold().to_frame()
-    panel = pd.concat({"a": y[:200], "b": y[200:]}, names=["key", "when"])
     table = pd.Series("free", DAYS[::3])
-    forecaster = structural(holidays=table).pretrain(panel)
+    forecaster = structural(holidays=table).pretrain(halves())
+    # pandas prints the first and the last rows of 60 or more only
     other = table.copy()
     other.iloc[70] = "open"
     with pytest.raises(ValueError, match="the same holidays"):

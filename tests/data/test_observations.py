@@ -58,6 +58,7 @@ def test_a_series_ends_with_its_last_row_observed_or_not() -> None:
 
 def test_rows_are_merged_by_key_and_stamp() -> None:
     y = panel((4, 3))
+    # a row of s1 without a value, two of a new series, and a later one of s1
     late = pd.concat({"s1": y.loc["s1"][1:2] + NAN, "s2": y.loc["s0"][:2]})
     fresh = y.loc[["s1"]][-1:].rename(lambda t: t + pd.Timedelta("1D"), level=1)
     both = read(y.drop(y.index[5])).merged(read(pd.concat([fresh + 1, late])))

@@ -53,6 +53,7 @@ def test_a_stamp_in_a_long_gap_is_forecast_from_the_side_it_is_nearer_to() -> No
 def test_the_mean_gap_is_ten_units_at_most_where_that_is_asked() -> None:
     seen = at_stamps(np.cumsum([0, *[1, 1, 90] * 10, 10**6]).tolist())
     assert time_unit(seen) == 1
+    # gaps of 1, 1 and 90 have the mean 92 / 3; the one of a million is split
     assert time_unit(seen, 10.0) == pytest.approx(92 / 30)
     assert time_unit(at_stamps([0, 1, 3, 9]), 10.0) == 2
 
@@ -73,6 +74,8 @@ def read_in_units(y: Any, X: pd.DataFrame | None = None) -> tuple[Units, ScaledR
 def test_location_and_scale_are_the_mean_and_deviation_of_what_was_observed() -> None:
     y = pd.DataFrame({"a": [1.0, 3.0, NAN, 0.0], "b": [NAN, 7.0, 7.0, 7.0]})
     units, rows = read_in_units(y)
+    # squares of 1, 3 and 0 have the mean 10 / 3, less 16 / 9 it is 14 / 9;
+    # a constant has its size as scale
     np.testing.assert_allclose(units.location, [4 / 3, 7])
     np.testing.assert_allclose(units.scale, [np.sqrt(14) / 3, 7])
     np.testing.assert_allclose(rows.values.sum(0), 0, atol=1e-6)
@@ -91,6 +94,7 @@ def test_controls_are_normalised_on_their_own() -> None:
     y = waves(uneven_stamps())
     X = pd.DataFrame({"u": np.arange(24.0), "v": 5.0}, y.index)
     units, rows = read_in_units(y, X)
+    # n whole numbers in turn have the variance (n^2 - 1) / 12
     np.testing.assert_allclose(units.control_location, [11.5, 5])
     np.testing.assert_allclose(units.control_scale, [np.sqrt(575 / 12), 5])
     assert rows.controls is not None

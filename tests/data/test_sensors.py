@@ -54,14 +54,12 @@ def with_run(start: int, length: int, values: Any = DAY) -> np.ndarray:
     return y
 
 
+T = np.arange(N)
 SENTINELS: dict[str, tuple[Any, Any]] = {
     "-999": (np.where(RARE, -999, DAY), RARE),
-    "a third": (np.where(np.arange(N) % 3, DAY, -99.9), np.arange(N) % 3 == 0),
-    "two": (np.where(RARE, np.where(np.arange(N) < 99, -999, -9999), DAY), RARE),
-    "on both sides": (
-        np.where(RARE, np.where(np.arange(N) < 99, -1e6, 1e6), DAY),
-        RARE,
-    ),
+    "a third": (np.where(T % 3, DAY, -99.9), T % 3 == 0),
+    "two": (np.where(RARE, np.where(T < 99, -999, -9999), DAY), RARE),
+    "on both sides": (np.where(RARE, np.where(T < 99, -1e6, 1e6), DAY), RARE),
 }
 
 
@@ -107,7 +105,7 @@ def test_rows_before_a_change_of_unit_are_rescaled(n_after: int, factor: float) 
 def test_a_run_far_beyond_all_other_values_is_left_out(
     start: int, value: float
 ) -> None:
-    is_run = (np.arange(N) >= start) & (np.arange(N) < start + 20)
+    is_run = (T >= start) & (T < start + 20)
     values, messages = read(np.where(is_run, value, DAY))
     np.testing.assert_array_equal(values, np.where(is_run, np.nan, DAY))
     (message,) = messages
@@ -116,8 +114,9 @@ def test_a_run_far_beyond_all_other_values_is_left_out(
 
 NEAR_400 = 400 + DAY
 SCATTERED = np.random.default_rng(1).random(N) < 0.1
-CLOSED = (np.arange(N) > 60) & (np.arange(N) < 85)
-SCATTERED &= ~np.isin(np.arange(N), np.arange(60, 86))  # on which it would border
+CLOSED = (T > 60) & (T < 85)
+# zeros that border on the closure would be part of its run
+SCATTERED &= ~np.isin(T, np.arange(60, 86))
 
 
 @pytest.mark.parametrize("offset", [400, 60, -460])
@@ -150,7 +149,6 @@ def test_zeros_that_a_column_of_x_tells_stay() -> None:
         History.of(y, other)
 
 
-T = np.arange(N)
 LATE = T >= N // 2
 TRUE: dict[str, Any] = {
     "a value 1000 times as far": [*WAVE, 1e3],
@@ -229,9 +227,10 @@ def test_each_series_and_channel_is_judged_alone_with_one_warning_a_kind() -> No
     np.testing.assert_allclose(rows.values[N : 2 * N], expected)
     np.testing.assert_array_equal(rows.values[2 * N : 3 * N], y.loc["u"])
     messages = [str(warning.message) for warning in found]
+    # of two series: 1 lone value and 27 marks, 49 of a run of 50, 1 new unit
+    counts = {"sentinel": 56, "stuck": 98, "unit": 2}
     assert len(messages) == 3
-    names = ("sentinel", "stuck", "unit")
-    for message, name, n in zip(messages, names, (56, 98, 2), strict=True):
+    for message, (name, n) in zip(messages, counts.items(), strict=True):
         assert f"y has {n} value(s)" in message
         assert f"in column {name!r} at" in message
         assert "of series ('s',)" in message
@@ -242,6 +241,7 @@ def test_findings_do_not_hide_each_other() -> None:
     y[N // 2 :] /= 1000
     y[[5, 77, 99, 130, 200]], y[33] = -9999, 1e12
     values, messages = read(y)
+    # rows before the new unit are rescaled to it, and as broken as they were
     expected = with_run(60, 30) / 1000
     expected[[5, 77, 99, 130, 200, 33, *range(61, 90)]] = np.nan
     np.testing.assert_allclose(values, expected)
