@@ -149,7 +149,7 @@ def check_controls(X: Frame, index: pd.Index) -> None:
 
 def check_kinds(X: Frame, index: pd.Index) -> None:
     """Check that X can be read, and is indexed as y is."""
-    check_table(X, "X")
+    check_table(X, name="X")
     if X.index.nlevels != index.nlevels:
         raise ValueError(
             f"X must have the index levels of y, {list(index.names)}; got "

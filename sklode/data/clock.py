@@ -84,7 +84,7 @@ def calendar_features(
     [0.0, 1.0]
     """
     times = _times_of(index)
-    check_times(index, "X")
+    check_times(index, name="X")
     names = _names_of(periods)
     check_count("harmonics", harmonics)
     waves = {}

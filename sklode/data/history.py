@@ -45,7 +45,11 @@ class Places(NamedTuple):
 
     def where(self, kept: Flags) -> Places:
         """Return some of them, (row,)."""
-        return Places(self.index[kept], self.series[kept], self.ticks[kept])
+        return Places(
+            index=self.index[kept],
+            series=self.series[kept],
+            ticks=self.ticks[kept],
+        )
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ class History:
         channels = list(y.columns) if channels is None else channels
         errors = error_columns(error, channels)
         y = y.set_axis(channels, axis=1)
-        index, given, columns = _read(y, X, errors, categories)
+        index, given, columns = _read(y, X, errors=errors, categories=categories)
         steps = _step_of_each(given, index, freq)
         left_out = None
         if clean:
@@ -162,9 +166,9 @@ class History:
         if X is not None:
             # two channels may share a column of errors, which X has once
             of_errors = dict.fromkeys(self.errors.values())
-            X = with_columns(X, [*self.controls, *of_errors], "X")
+            X = with_columns(X, [*self.controls, *of_errors], name="X")
         self._check_levels(y.index, "the rows of an update")
-        index, new, _ = _read(y, X, self.errors, self.categories)
+        index, new, _ = _read(y, X, errors=self.errors, categories=self.categories)
         rows = self.given.merged(new, is_measured=bool(self.errors))
         n_known = len(self.steps)
         _check_new_keys(rows.keys[n_known:], known=rows.keys[:n_known])
@@ -344,14 +348,14 @@ class History:
             # no rows, of the index' kind and levels,
             # so that all of them are unknown
             X = pd.DataFrame(columns=self.controls, index=index[:0], dtype=float)
-        X = with_columns(X, self.controls, "X").sort_index()
-        check_index(X.index, "X")
+        X = with_columns(X, self.controls, name="X").sort_index()
+        check_index(X.index, name="X")
         check_kinds(X, index)
         is_known = rows.holds(places.series, places.ticks)
         needed = index[~is_known].unique()
         unknown = _unknown_of(X, needed)
         X = self.columns.read(X)
-        finite_values(X[X.index.isin(index)], "X")
+        finite_values(X[X.index.isin(index)], name="X")
         # only rows that are not asked for can still have these
         X = X.replace([np.inf, -np.inf], np.nan)
         series, _ = rows.locate(X.index)
@@ -443,7 +447,7 @@ def in_order(
     """Return columns in an earlier order, unless all names are others."""
     if data is None or set(names).isdisjoint(data.columns):
         return data
-    return with_columns(data, names, "data for further training")
+    return with_columns(data, names, name="data for further training")
 
 
 def with_columns(

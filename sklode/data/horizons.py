@@ -133,7 +133,7 @@ def _check_items(fh: Any) -> None:
     several = isinstance(given, list | tuple | range | np.ndarray | pd.Index)
     items = list(given) if several else [fh]
     if isinstance(fh, pd.Index):
-        check_times(fh, "fh")
+        check_times(fh, name="fh")
     holds_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
     for item in items:
         if holds_stamps or _is_step(item):

@@ -61,7 +61,7 @@ class Observations:
         as_given = cls(
             ticks=ticks,
             values=values,
-            controls=finite_values(X, "X"),
+            controls=finite_values(X, name="X"),
             errors=np.where(np.isnan(values), np.nan, errors),
             bounds=bounds,
             keys=keys,
@@ -193,12 +193,22 @@ class Observations:
 
     def at_or_before(self, series: Numbers, ticks: Numbers) -> Numbers:
         """Return the rows at or before stamps; before the first one, that."""
-        row = rows_before(self.bounds, self.ticks, series, ticks)
+        row = rows_before(
+            bounds=self.bounds,
+            known=self.ticks,
+            series=series,
+            asked=ticks,
+        )
         return np.maximum(row, self.bounds[series])
 
     def holds(self, series: Numbers, ticks: Numbers) -> Flags:
         """Return which stamps of series, -1 for none, are among these rows."""
-        row = rows_before(self.bounds, self.ticks, series, ticks)
+        row = rows_before(
+            bounds=self.bounds,
+            known=self.ticks,
+            series=series,
+            asked=ticks,
+        )
         # before the first of its own it is another series' row, or the last
         found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
         return found & (series >= 0)
@@ -278,8 +288,8 @@ class Observations:
     def _warn_of_early(self, new: Observations, of_new: Numbers) -> None:
         """Warn of a series of ``new`` that ends before these rows of it begin.
 
-        ``of_new`` are numbers of its series,
-        those without rows here above all of them.
+        ``of_new`` is the number here of each of its series;
+        those without rows have numbers above all others.
         """
         firsts, lasts = self.bounds[:-1], new.bounds[1:] - 1
         known = np.flatnonzero(of_new < len(firsts))

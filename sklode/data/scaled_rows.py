@@ -63,9 +63,9 @@ class KnownControls(NamedTuple):
         first_own, last_own = self.bounds[series], self.bounds[series + 1] - 1
         # from the row at or before the lower time to the one after
         # the upper time, both of the same series
-        first = rows_before(self.bounds, self.times, series, low)
+        first = self._before(series, low)
         first = np.clip(first, first_own, last_own)
-        last = rows_before(self.bounds, self.times, series, high) + 1
+        last = self._before(series, high) + 1
         last = np.clip(last, first_own, last_own)
         # (path, row), as long as the longest path:
         # short ones repeat their last row
@@ -73,6 +73,14 @@ class KnownControls(NamedTuple):
         rows = first[:, None] + np.arange(longest)
         rows = np.minimum(rows, last[:, None])
         return self.times[rows], self.values[rows]
+
+    def _before(self, series: Numbers, times: Array) -> Numbers:
+        return rows_before(
+            bounds=self.bounds,
+            known=self.times,
+            series=series,
+            asked=times,
+        )
 
 
 def spread(items: Numbers, most: int) -> Numbers:

@@ -77,11 +77,24 @@ def cleaned(
     rules = left_out.astype(np.int8)
     factors = np.ones(left_out.shape)
     for k, channel in product(judged, range(len(channels))):
-        _judge(given, k, channel, rules, factors)
+        _judge(
+            given,
+            series=k,
+            channel=channel,
+            rules=rules,
+            factors=factors,
+        )
     for rule in _FOUND:
         found = (rules == rule) & ~left_out
         if found.any():
-            _tell(rule, found, factors, given, channels, n_seen)
+            _tell(
+                rule,
+                found=found,
+                factors=factors,
+                given=given,
+                channels=channels,
+                n_seen=n_seen,
+            )
     rescaled = replace(given, values=given.values * factors)
     # zero is no finding; a change of unit leaves nothing out
     is_out = (rules > 0) & (rules < _RESCALED)
@@ -90,29 +103,30 @@ def cleaned(
 
 def _judge(
     given: Observations,
-    k: int,
+    series: int,
     channel: int,
     rules: NDArray[np.int8],
     factors: Array,
 ) -> None:
-    """Write what is found in a channel of series k into rules and factors."""
-    low, high = given.bounds[k], given.bounds[k + 1]
+    """Write what is found in a channel of a series into rules and factors."""
+    low, high = given.bounds[series], given.bounds[series + 1]
     values = given.values[:, channel]
+    # what was found before, of fewer rows, is judged again
     rules[low:high, channel] = 0
     # values whose errors are known are as far off as these say
     is_judged = ~np.isnan(values[low:high])
     is_judged &= ~(given.errors[low:high, channel] > 0)
-    row = low + np.flatnonzero(is_judged)
-    if len(row) < _FEWEST:
+    rows = low + np.flatnonzero(is_judged)
+    if len(rows) < _FEWEST:
         return
     # each rule judges what the ones before it have left
     for rule in (_BEYOND, _STUCK, _ZERO):
-        found = _found_by(rule, values[row], given.controls[row])
-        rules[row[found], channel] = rule
-        row = row[~found]
-    change = _change_of_unit(values[row])
+        found = _found_by(rule, values[rows], given.controls[rows])
+        rules[rows[found], channel] = rule
+        rows = rows[~found]
+    change = _change_of_unit(values[rows])
     if change is not None:
-        start = row[change.start]
+        start = rows[change.start]
         rules[start, channel] = _RESCALED
         factors[low:start, channel] = change.factor
 
@@ -186,8 +200,9 @@ def _beyond(values: Array) -> Flags:
         group = order[start:]
         is_small = len(group) <= max(len(left) // 100, 1)
         is_lone = is_small and ratio.max() > _FACTOR
-        are_marks = _are_marks(values[left], order, start, median)
-        if not is_lone and not are_marks:
+        if not is_lone and not _are_marks(
+            values[left], order=order, start=start, median=median
+        ):
             break
         left = np.delete(left, group)
     return ~np.isin(np.arange(len(values)), left)
@@ -221,8 +236,8 @@ def _are_marks(
     least = least / np.where(are_nines, _OF_NINES, 1)
     beyond = marks / 2 - median
     are_far = np.abs(beyond) > least * farthest
-    # Marks lie on the far side of zero or of all others, never between the
-    # two: from the others they lie where they lie from zero.
+    # marks lie beyond zero or beyond all others, never between the two:
+    # on one side of both, so that the signs agree
     are_outward = beyond * marks > 0
     return bool((are_far & are_outward).all())
 

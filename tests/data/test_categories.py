@@ -17,7 +17,8 @@ NAN = float("nan")
 HOURS = pd.date_range("2024-01-01", periods=300, freq="h")
 ADDS = {"sun": 0.0, "rain": -3.0, "snow": -6.0, "fog": 1.0}
 WEATHER = pd.Series(np.random.default_rng(0).choice([*ADDS], 300), HOURS)
-Y = 20 + WEATHER.map(ADDS).astype(float) + np.random.default_rng(1).normal(size=300)
+NOISE = np.random.default_rng(1).normal(size=300)
+Y = 20 + WEATHER.map(ADDS).astype(float) + NOISE
 SEEN, AHEAD = HOURS[:260], HOURS[260:]
 
 
@@ -124,12 +125,12 @@ def test_levels_survive_a_file_an_update_and_pretraining(tmp_path: Any) -> None:
     pd.testing.assert_series_equal(found, expected)
     few = AHEAD[:2]  # without two of the levels
     updated = again.update(Y[few], X.loc[few], update_params=False)
-    assert (updated.predict(AHEAD[10:], X=X.loc[AHEAD[10:]]) - expected).abs().max() < 1
-    panel, names = pd.concat({"a": Y[SEEN].to_frame("y")}), ["key", "time"]
-    controls = pd.concat({"a": X.loc[SEEN]})
-    taught = structural().pretrain(
-        panel.rename_axis(names), controls.rename_axis(names)
-    )
+    change = updated.predict(AHEAD[10:], X=X.loc[AHEAD[10:]]) - expected
+    assert change.abs().max() < 1
+    names = ["key", "time"]
+    panel = pd.concat({"a": Y[SEEN].to_frame("y")}, names=names)
+    controls = pd.concat({"a": X.loc[SEEN]}, names=names)
+    taught = structural().pretrain(panel, controls)
     tuned = taught.fit(Y[few].rename("y"), X.loc[few])
     ahead = X.loc[AHEAD].assign(weather=["sun", "snow"] * 20)
     assert tuned.predict(AHEAD, X=ahead).diff().abs().mean() > 1

@@ -80,11 +80,14 @@ def test_columns_of_x_are_read_by_name_everywhere(trained: Any) -> None:
         lambda f, X: f.score(y, X),
         lambda f, X: copy.deepcopy(f).update(y[24:27], X).predict_at(LATER, X=X),
     ]
+    # the same numbers under each other's names
+    exchanged = swapped.set_axis(["u", "v"], axis=1)
     for question in questions:
         answer = np.asarray(question(trained, X))
-        np.testing.assert_array_equal(np.asarray(question(trained, swapped)), answer)
-        exchanged = swapped.set_axis(["u", "v"], axis=1)
-        assert largest(np.asarray(question(trained, exchanged)) - answer) > 1e-6
+        again = np.asarray(question(trained, swapped))
+        np.testing.assert_array_equal(again, answer)
+        other = np.asarray(question(trained, exchanged))
+        assert largest(other - answer) > 1e-6
 
 
 def test_rows_of_x_may_come_in_any_order_at_the_rows_of_an_index(trained: Any) -> None:
@@ -122,7 +125,8 @@ def test_a_series_of_a_panel_is_forecast_from_its_own_rows_of_x(
     X = controls(y.index)
     ends = y.groupby(level=0).tail(1).index
     rows = [(key, end + pd.Timedelta(f"{m}min")) for key, end in ends for m in (4, 9)]
-    future = controls(pd.MultiIndex.from_tuples(rows, names=y.index.names), shift=0.5)
+    ahead = pd.MultiIndex.from_tuples(rows, names=y.index.names)
+    future = controls(ahead, shift=0.5)
     alone = taught.clone().fit(y.loc["s1"], X.loc["s1"])
     expected = alone.predict_at(future.loc["s1"].index, X=future.loc["s1"])
     if len(one) == 2:

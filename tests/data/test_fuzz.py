@@ -44,15 +44,18 @@ def stamps(draw: st.DrawFn, n: int) -> pd.Index:
         return pd.Index(ticks + draw(st.integers(-(10**12), 10**12)))
     if kind == "periods":
         freq = draw(st.sampled_from(["Y", "M", "W", "h"]))
-        return pd.PeriodIndex.from_ordinals(np.cumsum(np.minimum(gaps, 50)), freq=freq)
+        ordinals = np.cumsum(np.minimum(gaps, 50))
+        return pd.PeriodIndex.from_ordinals(ordinals, freq=freq)
     if kind == "deltas":
         return pd.TimedeltaIndex(ticks.view("m8[ns]"))
     zone = draw(st.sampled_from(["UTC", "Europe/Berlin"]))
     if kind == "regular":
         freq = draw(st.sampled_from(["h", "D", "B", "W", "MS", "YE"]))
         return pd.date_range("1970-03-01", periods=n, freq=freq, tz=zone)
+    # nanoseconds since 1970: from September 2001 on
     index = pd.DatetimeIndex((ticks + 10**18).view("M8[ns]"))
-    return draw(st.sampled_from([index, index.tz_localize("UTC").tz_convert(zone)]))
+    local = index.tz_localize("UTC").tz_convert(zone)
+    return draw(st.sampled_from([index, local]))
 
 
 @st.composite
@@ -63,7 +66,8 @@ def columns(draw: st.DrawFn, n: int) -> Any:
     values = draw(st.sampled_from([walk, np.full(n, 3.0), steps]))
     values = values * 10.0 ** draw(st.sampled_from([0, 0, -30, 30, 5]))
     values = values + draw(st.sampled_from([0, 0, 0, 1e9, -7.0]))
-    values[rng.random(n) < draw(st.sampled_from([0, 0, 0, 0.1, 0.5, 0.9]))] = np.nan
+    share = draw(st.sampled_from([0, 0, 0, 0.1, 0.5, 0.9]))
+    values[rng.random(n) < share] = np.nan
     return values
 
 
@@ -76,8 +80,10 @@ def tables(draw: st.DrawFn) -> Any:
     n_series = draw(st.integers(0, 4))
     if not n_series:
         return y["c0"]
-    rows = {k: np.arange(0, n, k + 1) for k in range(n_series)}
-    return y if n_series == 1 else pd.concat({k: y.iloc[r] for k, r in rows.items()})
+    if n_series == 1:
+        return y
+    # each series has its own rows: all of them, every second, every third
+    return pd.concat({k: y.iloc[:: k + 1] for k in range(n_series)})
 
 
 @pytest.mark.slow
@@ -103,13 +109,16 @@ def test_many_series_get_a_finite_forecast_or_a_documented_error(
     for warning in seen:
         is_outlier = "Taken for missing" in str(warning.message)
         assert is_outlier or issubclass(warning.category, ConvergenceWarning), warning
-    known, forecast = forecaster.predict_at(y.index), forecaster.predict(sorted(steps))
-    intervals = forecaster.predict_interval(sorted(steps), coverage=[0.5, 0.9])
+    fh = sorted(steps)
+    known, forecast = forecaster.predict_at(y.index), forecaster.predict(fh)
+    intervals = forecaster.predict_interval(fh, coverage=[0.5, 0.9])
     assert known.index.equals(y.index)
     n_series = 1 if y.index.nlevels == 1 else len(y.index.unique(0))
     assert len(forecast) == n_series * len(steps)
     for answer in (known, forecast, intervals):
         assert np.isfinite(answer.to_numpy(dtype=float)).all()
+    # (row, channel, coverage, end)
     bounds = intervals.to_numpy(dtype=float).reshape(len(forecast), -1, 2, 2)
-    assert (bounds[..., 0] <= bounds[..., 1]).all()
-    assert (bounds[:, :, 0, 1] <= bounds[:, :, 1, 1]).all()
+    low, high = bounds[..., 0], bounds[..., 1]
+    assert (low <= high).all()
+    assert (high[:, :, 0] <= high[:, :, 1]).all()

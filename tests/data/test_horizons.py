@@ -70,6 +70,7 @@ def test_any_two_ticks_are_as_far_apart_as_they_are(start: int, stop: int) -> No
 
 
 def test_the_row_before_is_the_last_one_of_the_series_up_to_a_stamp() -> None:
+    # rows 0 to 2 of one series, 3 and 4 of another
     bounds, known = np.array([0, 3, 5]), np.array([10, 20, 30, 5, 15])
     series = np.array([0, 0, 1, 1, 0, 1])
     asked = np.array([20, 29, 100, 14, 9, 4])
@@ -156,7 +157,8 @@ def test_freq_sets_the_relative_step(freq: Any, expected: pd.Index) -> None:
     days = [0, 1, 3, 6, 7, 12, 13, 31]
     index = pd.Timestamp("2021-01-01") + pd.to_timedelta(days, unit="D")
     forecast = tiny(freq=freq).fit(waves(index)).predict([0, 1, 2])
-    expected = index[-1:].append(expected)  # whatever the step, none is the last stamp
+    # whatever the step, none is the last stamp
+    expected = index[-1:].append(expected)
     pd.testing.assert_index_equal(forecast.index, expected, exact="equiv")
 
 
@@ -309,7 +311,8 @@ def test_each_series_of_a_panel_has_its_own_default_step() -> None:
         key: waves(pd.date_range("2021-01-01", periods=12, freq=freq)).to_frame()
         for key, freq in freqs.items()
     }
-    parts["lone"] = parts["slow"][-1:]  # of few stamps: the longest one's
+    # of few stamps: the step of the longest series, which is the quick one
+    parts["lone"] = parts["slow"][-1:]
     parts["quick"] = waves(pd.date_range("2021-01-01", periods=13, freq="min"))
     y = pd.concat({key: pd.DataFrame(part) for key, part in parts.items()})
     forecaster = tiny().fit(y.drop("months"))
