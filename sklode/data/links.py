@@ -109,7 +109,7 @@ class Link(NamedTuple):
             return np.zeros_like(values) if below is None else -np.log(below)
         if below is None:
             return -np.log(above)
-        # a sum of what are exponentials of these: log(1 / d) = -log(d)
+        # log(1 / d) = -log(d), of which the exponentials are summed
         return np.logaddexp(-np.log(above), -np.log(below))
 
     def moments(self, means: Array, variances: Array) -> tuple[Array, Array]:
@@ -134,8 +134,8 @@ class Link(NamedTuple):
     ) -> tuple[Array, Array]:
         """Return y's mean and variance by Gauss and Hermite's quadrature."""
         deviations = np.sqrt(variances)
-        # from the centre: E x^2 - (E x)^2 of
-        # nearly equal numbers has no digits
+        # from the centre: E x^2 - (E x)^2
+        # of nearly equal numbers has no digits
         centre = self.inverse(means)
         first = np.zeros(np.shape(means))
         second = np.zeros(np.shape(means))
