@@ -137,7 +137,7 @@ def last_rows(tables: list[ChannelRows], most: int) -> list[ChannelRows]:
     """Return the last rows of a lone series, or some series of a panel."""
     longest = max(tables, key=lambda table: len(table.times))
     if len(longest.bounds) == 2:
-        first = longest.times[-most:][0]
+        first = longest.times[-most:][:1]  # none of no rows
         return [table.where(table.times >= first) for table in tables]
     every = math.ceil(len(longest.times) / (2 * most))
     return [table.where(table.series % every == 0) for table in tables]

@@ -16,28 +16,32 @@ such column.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import stdtrit
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.structural.channel_rows import ChannelRows
+from sklode.data.ticks import rows_before
+from sklode.structural.channel_rows import ChannelRows, last_rows
+from sklode.structural.regression import (
+    BLOCKS,
+    clipped,
+    held_out,
+    is_beyond_chance,
+    ridge,
+)
+from sklode.structural.units import usual_deviation
 
 _MOST_CHANNELS = 12  # pairs of them are smoothed
 _MOST_ROWS, _LEAST_ROWS = 1500, 60  # last ones of a series, that it is found on
 _LENGTHS = 1, 5, 25  # rows that are hidden together: a lone one, gaps, lost weeks
 _FIRST = _LENGTHS[1:2]
 _LEAST_VARIANCE = 1e-12  # in units of the states
-_BLOCKS = 5  # of time, each told by the weights of the others: cross-validation
-_PENALTIES = 10.0 ** np.arange(-1, 4.5, 0.5)  # of ridge regression, of unit features
-_CONFIDENCE = 0.95  # that what others tell is no chance, by convention
+_PENALTIES = 10.0 ** np.arange(-1, 4.5, 0.5)  # of unit features
 # share of hidden rows' squares that must be explained: weaker links of the Denver air
 # (0.01 to 0.03) harmed as often as they helped
 _LEAST_SHARE = 0.05
-_CLIPPED = 4.0  # residuals beyond so many median deviations count as these
 _NOISE = 3.0  # a noise beyond so many deviations is an outlier, and tells no more
 # of the explained variance; shrunk weights explain more than their squares say
 _SHARES = np.append(np.linspace(0, 1, 11), [1.02, 1.04, 1.07, 1.1])
@@ -74,9 +78,8 @@ class Told(NamedTuple):
 
     def moved(self, signals: Array) -> Array:
         """Return where signals go, (..., row): they differ less."""
-        moved: Array = (
-            self.middle + self.shift + self.narrower * (signals - self.middle)
-        )
+        around = self.narrower * (signals - self.middle)
+        moved: Array = self.middle + self.shift + around
         return moved
 
 
@@ -96,43 +99,54 @@ class Concurrent(NamedTuple):
     @classmethod
     def fit(cls, channels: Sequence[Channel]) -> Concurrent:
         """Find, on rows hidden on purpose, what other channels tell."""
-        found = cls.none(len(channels))
-        if not 2 <= len(channels) <= _MOST_CHANNELS:
-            return found
-        for k in range(len(channels)):
-            for lengths in (_FIRST, _LENGTHS):  # most tell nothing, and cost less
-                hidden = _hidden(channels, k, lengths)
-                if hidden is None or not _regress(found, k, hidden):
-                    break
-        return found
+        n = len(channels)
+        if not 2 <= n <= _MOST_CHANNELS:
+            return cls.none(n)
+        weights, share = np.zeros((n, 2, n)), np.zeros(n)
+        likeness = np.zeros((n, 2 * n, 2 * n))
+        for k in range(n):
+            told = _proved(channels, k)
+            if told is not None:
+                weights[:, :, k] = told.weights
+                likeness[k], share[k] = told.likeness, told.share
+        return cls(weights, likeness, share)
 
     def told(
         self, channels: Sequence[Channel], k: int, asked: ChannelRows
     ) -> Told | None:
         """Return what others tell of channel ``k``; None: nothing is new."""
+        own = channels[k]
         others = np.flatnonzero(self.weights[:, :, k].any(1)).tolist()
-        seen = channels[k].table
         new, spread = np.zeros((2, len(asked.times), len(channels), 2))
         for j in others:
             rows = _near(channels[j].table, asked)
-            is_known = _is_known(seen, rows)
+            is_known = _is_known(own.table, rows)
             if not is_known.all():
                 rows = channels[j].in_units(rows)
-                new[:, j], spread[:, j] = _new(channels[k], rows, is_known, asked)
+                new[:, j], spread[:, j] = _new(own, rows, is_known, asked)
         if not spread.any():
             return None
         weights = self.weights[:, :, k].ravel()
-        # of what is new w' n, with deviations s and correlations R, the variance is
-        # (w s)' R (w s)
         size = spread.reshape(len(new), -1) * weights
-        explained = self.share[k] * ((size @ self.likeness[k]) * size).sum(1)
-        signal, variance = channels[k].smoothed(channels[k].in_units(seen), asked)
-        left = 1 - np.clip(explained / np.maximum(variance, 1e-12), 0.0, 1 - _LEFT)
+        explained = self.share[k] * _variance(size, self.likeness[k])
+        signal, variance = own.smoothed(own.in_units(own.table), asked)
+        share = explained / np.maximum(variance, 1e-12)
+        left = 1 - np.clip(share, 0.0, 1 - _LEFT)
         return Told(
             shift=new.reshape(len(new), -1) @ weights,
             middle=signal,
             narrower=np.sqrt(left),
         )
+
+
+def _variance(size: Array, likeness: Array) -> Array:
+    """Return the variance of what is told, (row,).
+
+    Of what is new w' n, with deviations s and correlations R, it is (w s)' R (w s);
+    ``size`` (row, feature) is w s.
+    """
+    variance: Array = ((size @ likeness) * size).sum(1)
+    return variance
 
 
 def _near(table: ChannelRows, asked: ChannelRows) -> ChannelRows:
@@ -148,18 +162,12 @@ def _is_known(seen: ChannelRows, rows: ChannelRows) -> Flags:
     found = np.full(len(rows.times), False)
     if not len(seen.times) or not len(rows.times):
         return found
-    near = 0.5 * min(_gap(seen), _gap(rows))  # stamps need not be the same
-    ends = np.concatenate([seen.times, rows.times])
-    # so far from each other stand series on one axis that one search serves all
-    far = 4 * (ends.max() - ends.min() + near + 1)
-    last = np.searchsorted(
-        rows.times + far * rows.series,
-        seen.times + near + far * seen.series,
-        side="right",
-    )
-    before = last - 1
-    same = (before >= 0) & (rows.series[before] == seen.series)
-    found[before[same]] = True
+    # stamps need not be the same: those nearer than half a gap are
+    latest = seen.times + 0.5 * min(_gap(seen), _gap(rows))
+    series = seen.series
+    place = rows_before(rows.bounds, rows.times, series, latest)
+    is_own = place >= rows.bounds[series]
+    found[place[is_own]] = True
     return found
 
 
@@ -178,24 +186,24 @@ def _new(
     They are smoothed as the channel's own rows would be: what is forecast there from
     either's known rows is then the same, and cancels.
     """
-    signal_of_all, variance_of_all = channel.smoothed(rows, asked)
-    signal_of_known, variance_of_known = channel.smoothed(rows.where(is_known), asked)
+    signal, variance = channel.smoothed(rows, asked)
+    known_signal, known_variance = channel.smoothed(rows.where(is_known), asked)
+    series = asked.series
+    place = rows_before(rows.bounds, rows.times, series, asked.times)
+    is_own = place >= rows.bounds[series]
+    place = np.maximum(place, 0)
+    is_new = is_own & (rows.times[place] == asked.times) & ~is_known[place]
     noise, of_noise = np.zeros((2, len(asked.times)))
-    every = np.append(rows.times, asked.times)
-    far = 4 * (np.ptp(every) + 1)
-    at, where = rows.times + far * rows.series, asked.times + far * asked.series
-    place = np.minimum(np.searchsorted(at, where), len(at) - 1)
-    same = (at[place] == where) & ~is_known[place]
     # what a row's value is beyond its signal; that has the variance of the noise, less
     # what the row itself has pulled the signal to it
-    noise[same] = rows.values[place[same]] - signal_of_all[same]
-    of_noise[same] = channel.noises(asked)[same] - variance_of_all[same]
+    noise[is_new] = rows.values[place[is_new]] - signal[is_new]
+    of_noise[is_new] = channel.noises(asked)[is_new] - variance[is_new]
     of_noise = np.sqrt(np.maximum(of_noise, 0.0))
     noise = np.clip(noise, -_NOISE * of_noise, _NOISE * of_noise)
     # what the variance loses is the variance of where the mean goes (total variance)
-    spread = np.sqrt(np.maximum(variance_of_known - variance_of_all, 0.0))
-    signal = np.where(spread > 0, signal_of_all - signal_of_known, 0.0)
-    return np.stack([signal, noise], 1), np.stack([spread, of_noise], 1)
+    spread = np.sqrt(np.maximum(known_variance - variance, 0.0))
+    moved = np.where(spread > 0, signal - known_signal, 0.0)
+    return np.stack([moved, noise], 1), np.stack([spread, of_noise], 1)
 
 
 class _Hidden(NamedTuple):
@@ -206,51 +214,52 @@ class _Hidden(NamedTuple):
     spread: Array
     signal: Array  # (row,), variance of the channel's own signal
     noise: Array
-    place: Numbers  # (row,), from 0 to _BLOCKS - 1
+    block: Numbers  # (row,), of time: from 0 to BLOCKS - 1
     length: Numbers  # (row,), of rows hidden together
-
-
-def _last(table: ChannelRows) -> ChannelRows:
-    """Return the last rows of a lone series, or some series of a panel."""
-    if len(table.bounds) == 2:
-        return table.where(slice(-_MOST_ROWS, None))
-    every = math.ceil(len(table.times) / (2 * _MOST_ROWS))
-    return table.where(table.series % every == 0)
 
 
 def _hidden(
     channels: Sequence[Channel], k: int, lengths: tuple[int, ...]
 ) -> _Hidden | None:
-    """Hide blocks of a channel's rows by turns, and look what others say there."""
-    own = _last(channels[k].table)
-    n = len(own.times)
-    if n < _LEAST_ROWS:
+    """Hide parts of a channel's rows by turns, and look what others say there."""
+    (own,) = last_rows([channels[k].table], _MOST_ROWS)
+    if len(own.times) < _LEAST_ROWS:
         return None
-    own, rows = channels[k].in_units(own), np.arange(n)
-    found: list[_Hidden] = []
-    for length in lengths:
-        for turn in range(2) if n >= 8 * length else ():
-            is_hidden = rows // length % 2 == turn
-            seen, hidden = own.where(~is_hidden), own.where(is_hidden)
-            asked = hidden._replace(values=np.full(len(hidden.times), np.nan))
-            signal, variance = channels[k].smoothed(seen, asked)
-            new, spread = np.zeros((2, len(signal), len(channels), 2))
-            for j, other in enumerate(channels):
-                if j != k:
-                    new[:, j], spread[:, j] = _look(channels[k], other, seen, asked)
-            some = _Hidden(
-                rest=hidden.values - signal,
-                new=new,
-                spread=spread,
-                signal=variance,
-                noise=channels[k].noises(hidden),
-                # rows that are hidden together are of one block
-                place=(rows[is_hidden] // length * length * _BLOCKS) // n,
-                length=np.full(len(signal), length),
-            )
-            found.append(some)
+    own = channels[k].in_units(own)
+    found = [
+        _hidden_by_turns(channels, k, own, length=length, turn=turn)
+        for length in lengths
+        if len(own.times) >= 8 * length
+        for turn in (0, 1)
+    ]
     # each field's arrays, of all lengths and turns, end to end
     return _Hidden(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+
+
+def _hidden_by_turns(
+    channels: Sequence[Channel], k: int, own: ChannelRows, length: int, turn: int
+) -> _Hidden:
+    """Hide every other part, of so many rows, and look what others say there."""
+    n = len(own.times)
+    part = np.arange(n) // length
+    is_hidden = part % 2 == turn
+    seen, hidden = own.where(~is_hidden), own.where(is_hidden)
+    asked = hidden._replace(values=np.full(len(hidden.times), np.nan))
+    signal, variance = channels[k].smoothed(seen, asked)
+    new, spread = np.zeros((2, len(signal), len(channels), 2))
+    for j, other in enumerate(channels):
+        if j != k:
+            new[:, j], spread[:, j] = _look(channels[k], other, seen, asked)
+    return _Hidden(
+        rest=hidden.values - signal,
+        new=new,
+        spread=spread,
+        signal=variance,
+        noise=channels[k].noises(hidden),
+        # rows that are hidden together are of one block: that of their first row
+        block=(part[is_hidden] * length * BLOCKS) // n,
+        length=np.full(len(signal), length),
+    )
 
 
 def _look(
@@ -266,51 +275,61 @@ def _look(
     return _new(channel, table, _is_known(seen, table), asked)
 
 
-def _regress(found: Concurrent, k: int, given: _Hidden) -> bool:
-    """Write what others tell of channel ``k``; return whether it is proved."""
-    found.weights[:, :, k] = 0.0
+class _Proved(NamedTuple):
+    """What others tell of one channel, see `Concurrent`."""
+
+    weights: Array  # (channel, 2)
+    likeness: Array  # (feature, feature)
+    share: float
+
+
+def _proved(channels: Sequence[Channel], k: int) -> _Proved | None:
+    """Return what others tell of channel ``k``; None: nothing that is proved."""
+    told = None
+    # most tell nothing of the first lengths, and cost less by that
+    for lengths in (_FIRST, _LENGTHS):
+        hidden = _hidden(channels, k, lengths)
+        told = None if hidden is None else _regressed(hidden)
+        if told is None:
+            break
+    return told
+
+
+def _regressed(hidden: _Hidden) -> _Proved | None:
+    """Return what others tell where rows are hidden; None: nothing that is proved."""
+    n = len(hidden.rest)
     # where nothing varies rounding may leave less than nothing
-    spread = np.sqrt(np.maximum(given.signal + given.noise, _LEAST_VARIANCE))
-    rest = given.rest / spread
-    # 1.4826 median deviations are the standard deviation of a normal distribution
-    width = _CLIPPED * 1.4826 * np.median(np.abs(rest))
-    rest = np.clip(rest, -width, width)
-    features = given.new.reshape(len(rest), -1) / spread[:, None]
-    scale = np.sqrt((features**2).mean(0))
+    variance = hidden.signal + hidden.noise
+    spread = np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
+    rest = hidden.rest / spread
+    new = hidden.new.reshape(n, -1) / spread[:, None]
+    scale = np.sqrt((new**2).mean(0))
     used = scale > 1e-6
-    if not used.any():
-        return False
-    features = features[:, used] / scale[used]
-    held_out = np.zeros((len(_PENALTIES), len(rest)))
-    for block in range(_BLOCKS):
-        mine = given.place == block
-        weights = _ridge(features[~mine], rest[~mine])
-        held_out[:, mine] = weights @ features[mine].T
-    best = int(np.argmin(((rest - held_out) ** 2).sum(1)))
-    told = held_out[best]
-    # proved if the mean gain of blocks is beyond chance (Student's t, one-sided), if it
-    # is worth it, and if neither lone rows nor gaps lose
+    # of rows that are mostly as expected to all digits, nothing is left to tell
+    if not used.any() or not usual_deviation(rest) > 0:
+        return None
+    rest = clipped(rest)
+    features = new[:, used] / scale[used]
+    blocks = [(hidden.block == b, hidden.block != b) for b in range(BLOCKS)]
+    told, best = held_out(features, rest, _PENALTIES, blocks)
     gains = rest**2 - (rest - told) ** 2
-    by_block = np.bincount(given.place, gains, _BLOCKS)
-    error = by_block.std(ddof=1) / math.sqrt(_BLOCKS)
-    is_proved = by_block.mean() > stdtrit(_BLOCKS - 1, _CONFIDENCE) * error
-    by_length = [gains[given.length == n].sum() for n in set(given.length.tolist())]
+    by_block = np.bincount(hidden.block, gains, BLOCKS)
+    # neither lone rows nor gaps may lose
+    each_length = set(hidden.length.tolist())
+    by_length = [gains[hidden.length == length].sum() for length in each_length]
     is_strong = gains.sum() > _LEAST_SHARE * (rest @ rest)
-    if not (is_proved and is_strong and min(by_length) > 0):
-        return False
+    if not (is_beyond_chance(by_block) and is_strong and min(by_length) > 0):
+        return None
     weights = np.zeros(len(used))
-    weights[used] = _ridge(features, rest)[best] / scale[used]
-    found.weights[:, :, k] = weights.reshape(-1, 2)
-    new, size = (
-        x.reshape(len(rest), -1) / spread[:, None] for x in (given.new, given.spread)
-    )
-    both = new.T @ new
-    size_of = np.sqrt(np.diag(both))
-    found.likeness[k] = both / np.maximum(np.outer(size_of, size_of), 1e-12)
-    size = size * weights
-    explained = np.maximum(((size @ found.likeness[k]) * size).sum(1), 0.0)
-    found.share[k] = _share(rest - told, explained, given.signal / spread**2)
-    return True
+    weights[used] = ridge(features, rest, _PENALTIES)[best] / scale[used]
+    # correlations of what is new: its moments over their roots
+    moments = new.T @ new
+    root = np.sqrt(np.diag(moments))
+    likeness = moments / np.maximum(np.outer(root, root), 1e-12)
+    size = hidden.spread.reshape(n, -1) / spread[:, None] * weights
+    explained = np.maximum(_variance(size, likeness), 0.0)
+    share = _share(rest - told, explained, hidden.signal / spread**2)
+    return _Proved(weights.reshape(-1, 2), likeness, share)
 
 
 def _share(rest: Array, explained: Array, signal: Array) -> float:
@@ -321,11 +340,3 @@ def _share(rest: Array, explained: Array, signal: Array) -> float:
         # twice minus the log likelihood of a normal of that variance
         losses.append(float((np.log(left) + rest**2 / left).sum()))
     return float(_SHARES[int(np.argmin(losses))])
-
-
-def _ridge(features: Array, goal: Array) -> Array:
-    """Return weights by penalty, (penalty, feature)."""
-    normal = features.T @ features
-    each = normal + _PENALTIES[:, None, None] * np.eye(len(normal))
-    found: Array = np.linalg.solve(each, (features.T @ goal)[:, None])[..., 0]
-    return found

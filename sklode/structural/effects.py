@@ -26,7 +26,7 @@ from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import kalman
 from sklode.structural.delays import N_DELAYS, earlier
 
-# in usual gaps, to begin with: the most probable one lies near one
+# in usual gaps, where a search begins: the most probable one lies near one of them
 MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
 # in natural logarithms, what a form must gain to pay for a part of an effect: one out
 # of so many memories and delays costs the logarithm of their number
@@ -39,6 +39,8 @@ ALWAYS, MONTH, HOLIDAYS = -1, -2, -3
 """Columns of effects that no X has: what is always there, months, and named days."""
 # of the size of named days, what part each name has of its own
 _OWN = 0.3
+# columns of a clock, see `Effect.along`; from `NAMED` on the kinds of three days
+SHARE_OF_DAY, WEEKDAY, SHARE_OF_MONTH, NAMED = range(4)
 
 
 class Effect(NamedTuple):
@@ -58,9 +60,11 @@ class Effect(NamedTuple):
     @property
     def log_odds(self) -> float:
         """What it takes off the log probability of a form that has it."""
-        odds = _ODDS_OF_CURVE * bool(self.knots) + _ODDS_OF_MEMORY * (self.memory > 0)
+        odds = _ODDS_OF_CURVE * bool(self.knots)
+        odds += _ODDS_OF_MEMORY * (self.memory > 0)
         odds += _ODDS_OF_DELAY * (self.delay > 0)
-        return odds + _ODDS_OF_WAVES * bool(self.waves)
+        odds += _ODDS_OF_WAVES * bool(self.waves)
+        return odds
 
     def name(
         self, controls: Sequence[Hashable], cycle: tuple[str, Sequence[str]]
@@ -69,22 +73,26 @@ class Effect(NamedTuple):
 
         ``cycle`` names the day, or what stands for it, and the days of the week.
         """
-        day, days = cycle
+        day, days_of_week = cycle
         if self.column == MONTH:
             return "month"
         if self.column == HOLIDAYS:
-            return "holidays" + ", days beside them" * self.sides
+            return "holidays, days beside them" if self.sides else "holidays"
         if self.column == ALWAYS:
-            which = ", ".join(days[k] for k in self.days)
-            return f"{day} of {which}" if self.days else f"{day}"
+            which = ", ".join(days_of_week[k] for k in self.days)
+            return f"{day} of {which}" if self.days else day
         if self.levels:
             # the columns of a category are named "category = level"
-            name = str(controls[self.column]).partition(" = ")[0]
-            return f"{name} (levels{', late' * bool(self.memory)})"
-        kind = "curve" if self.knots else "line"
-        is_late = self.memory or self.delay
-        how = f" along the {day}" if self.waves else ", late" if is_late else ""
-        return f"{controls[self.column]} ({kind}{how})"
+            category = str(controls[self.column]).partition(" = ")[0]
+            return (
+                f"{category} (levels, late)" if self.memory else f"{category} (levels)"
+            )
+        how = "curve" if self.knots else "line"
+        if self.waves:
+            how += f" along the {day}"
+        elif self.memory or self.delay:
+            how += ", late"
+        return f"{controls[self.column]} ({how})"
 
     @property
     def is_of_X(self) -> bool:
@@ -94,15 +102,21 @@ class Effect(NamedTuple):
     @property
     def kind(self) -> Effect:
         """The same, but for how late it is."""
-        return self._replace(memory=float(self.memory > 0), delay=float(self.delay > 0))
+        is_remembered, is_delayed = self.memory > 0, self.delay > 0
+        return self._replace(memory=float(is_remembered), delay=float(is_delayed))
 
     @property
     def n_columns(self) -> int:
         """Number of its coefficients."""
         if self.column == HOLIDAYS:
-            return (1 + self.kinds) * (3 if self.sides else 1)
-        along = 2 * self.waves + (self.column == ALWAYS) if self.waves else 1
-        return max(len(self.knots) - 1, self.levels, 1) * along
+            n_days = 3 if self.sides else 1
+            return (1 + self.kinds) * n_days
+        # natural splines of n knots have n dimensions; the constant is the trend's
+        n = max(len(self.knots) - 1, self.levels, 1)
+        if not self.waves:
+            return n
+        # a cosine and a sine of each wave; where nothing else is, a constant too
+        return n * (2 * self.waves + (self.column == ALWAYS))
 
     def at(self, values: Array) -> Array:
         """Return b, (row, coefficient), at values of its column or its levels'."""
@@ -112,42 +126,56 @@ class Effect(NamedTuple):
             return values[:, None]
         # a natural spline goes on beyond its last knots by its slope there
         inside = np.clip(values, self.knots[0], self.knots[-1])
+        beyond = (values - inside)[:, None]
         curve = _curve(self.knots)
-        found = curve(inside) + (values - inside)[:, None] * curve(inside, 1)
+        found = curve(inside) + beyond * curve(inside, 1)
         return np.column_stack([values, found])
 
     def along(self, columns: Array, clock: Array) -> Array:
         """Return columns b as they change with the clock, (row, coefficient).
 
         ``clock`` (row, 6) is the share of the day that has passed, the day of the week,
-        the share of the month, and the kinds of three days, see `Calendar.at`. The
-        shorter the wave, the less it is expected to add: its variance falls as 1 / k,
-        as that of a season's does.
+        the share of the month, and the kinds of three days, see `Calendar.at`.
         """
         if self.column == HOLIDAYS:
-            number = np.arange(1, self.kinds + 1)
-            # of the day, and with ``sides`` of the day before and the day after: a
-            # column of all named days, and one of each name
-            named = [
-                part
-                for kind in clock[:, 3 : 6 if self.sides else 4].T[:, :, None]
-                for part in (kind > 0, _OWN * (kind == number))
-            ]
-            return self.size * np.hstack(named)
+            return self._on_named_days(clock)
         if self.days:
-            columns = columns * np.isin(clock[:, 1], self.days)[:, None]
+            is_own = np.isin(clock[:, WEEKDAY], self.days)
+            columns = columns * is_own[:, None]
         if self.waves:
-            k = np.arange(1, self.waves + 1)
-            # columns 0 and 2 of the clock: the share of the day, and of the month
-            place = clock[:, 2:3] if self.column == MONTH else clock[:, :1]
-            angles = 2 * math.pi * place * k
-            share = np.sqrt(1 / k)
-            waves = [share * np.cos(angles), share * np.sin(angles)]
-            if self.column == ALWAYS:
-                waves.append(np.ones((len(clock), 1)))
-            shape = np.hstack(waves) * (self.size / math.sqrt((1 / k).sum()))
-            columns = (columns[:, :, None] * shape[:, None]).reshape(len(clock), -1)
+            # each column times each of the shape's
+            products = columns[:, :, None] * self._shape(clock)[:, None]
+            columns = products.reshape(len(clock), -1)
         return columns
+
+    def _on_named_days(self, clock: Array) -> Array:
+        """Return a column of all named days, and one of each name.
+
+        With ``sides`` the same of the day before and the day after.
+        """
+        names = np.arange(1, self.kinds + 1)
+        columns = []
+        for day in range(NAMED, NAMED + (3 if self.sides else 1)):
+            kind = clock[:, [day]]
+            columns += [kind > 0, _OWN * (kind == names)]
+        return self.size * np.hstack(columns)
+
+    def _shape(self, clock: Array) -> Array:
+        """Return the waves of a day or a month, (row, coefficient).
+
+        The shorter the wave, the less it is expected to add: its variance falls as
+        1 / k, as that of a season's does.
+        """
+        k = np.arange(1, self.waves + 1)
+        is_of_month = self.column == MONTH
+        passed = clock[:, [SHARE_OF_MONTH if is_of_month else SHARE_OF_DAY]]
+        angles = 2 * math.pi * passed * k
+        share = np.sqrt(1 / k)
+        waves = [share * np.cos(angles), share * np.sin(angles)]
+        if self.column == ALWAYS:
+            waves.append(np.ones((len(clock), 1)))
+        # as cos^2 + sin^2 = 1, the waves have the variance sum 1 / k at any time
+        return np.hstack(waves) * (self.size / math.sqrt((1 / k).sum()))
 
 
 @functools.cache
@@ -158,15 +186,18 @@ def _curve(knots: tuple[float, ...]) -> CubicSpline:
     derivative, is g' K g. As a prior, -g' K g / 2 is a normal log density: with K =
     V diag(k) V', the columns V / sqrt(k) have independent coefficients of one size.
     """
-    each = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
-    bends, gaps = each(knots, 2), np.diff(knots)
+    # a spline of each knot's unit vector: all others are their sums
+    hats = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
+    bends, gaps = hats(knots, 2), np.diff(knots)
     # second derivatives are straight between knots, so that the integral of two hat
     # functions is a third of the gaps on the diagonal, and a sixth beside it: R of
     # Green and Silverman, section 2.1
-    inner = np.diag(np.append(gaps, 0) + np.insert(gaps, 0, 0)) / 3
+    before, after = np.insert(gaps, 0, 0), np.append(gaps, 0)
+    inner = np.diag(after + before) / 3
     inner += (np.diag(gaps, 1) + np.diag(gaps, -1)) / 6
     roughness, vectors = np.linalg.eigh(bends.T @ inner @ bends)
-    weights = vectors[:, 2:] / np.sqrt(roughness[2:])  # the first two are straight
+    # the two smallest eigenvalues are zero, those of constants and straight lines
+    weights = vectors[:, 2:] / np.sqrt(roughness[2:])
     weights /= math.sqrt((weights**2).sum(1).mean())
     return CubicSpline(knots, weights, bc_type="natural")
 
@@ -193,7 +224,7 @@ def columns_of(
     """
     parts: list[Array] = []
     for effect in effects:
-        k, n = effect.column, effect.levels
+        k = effect.column
         if k < 0:
             parts.append(np.ones((len(times), 1)))
         elif effect.delay:
@@ -204,10 +235,11 @@ def columns_of(
                 series=series,
                 asked=times - effect.delay,
             )
+            # columns are standardised: what was never seen is taken for the mean
             parts.append(effect.at(np.nan_to_num(found)))
         else:
-            own = known.columns
-            found = effect.at(own[:, k : k + n] if n else own[:, k])
+            own = slice(k, k + effect.levels) if effect.levels else k
+            found = effect.at(known.columns[:, own])
             if effect.memory:
                 found = kalman().respond(
                     times=known.times,
@@ -225,11 +257,14 @@ def along_the_day(
     """Return the columns of effects as the clock changes them, (row, coefficient)."""
     pairs = zip(effects, columns, strict=True)
     found = [effect.along(own, clock) for effect, own in pairs]
-    return np.hstack([np.zeros((len(clock), 0)), *found])
+    # of no effects there is no column
+    nothing = np.zeros((len(clock), 0))
+    return np.hstack([nothing, *found])
 
 
 def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:
     """Return the columns of each effect among those of all."""
-    ends = np.cumsum([0, *(effect.n_columns for effect in effects)]).tolist()
+    numbers = [effect.n_columns for effect in effects]
+    ends = itertools.accumulate(numbers, initial=0)
     pairs = zip(effects, itertools.pairwise(ends), strict=True)
     return {effect: tuple(range(first, end)) for effect, (first, end) in pairs}

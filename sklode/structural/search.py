@@ -25,8 +25,8 @@ from sklode.structural.candidates import (
     Candidate,
     FilterPass,
 )
-from sklode.structural.effect_inputs import Estimate
-from sklode.structural.effect_selection import estimated, selected
+from sklode.structural.effect_inputs import Estimate, Inputs
+from sklode.structural.effect_selection import EffectJudge
 from sklode.structural.effects import Effect
 from sklode.structural.posterior import REFUSED, Posterior
 from sklode.structural.search_rows import SearchRows, judged, read_by_search, sought
@@ -407,17 +407,27 @@ class _Search:
         """Return the most probable effects, sought from those of ``start`` on."""
         if self._inputs_judged is None:
             return _NONE
-        found = selected(candidate, self._span, self.judged, self._inputs_judged, start)
-        return self._everywhere(found)
+        judge = self._judge(candidate, self._inputs_judged, start)
+        return self._everywhere(judge.selected())
 
     def _estimated(self, candidate: Candidate, start: Estimate) -> Estimate:
         """Return the effects of ``start``, their coefficients estimated again."""
         if self._inputs_judged is None or not start.effects:
             return _NONE
-        found = estimated(
-            candidate, self._span, self.judged, self._inputs_judged, start
+        judge = self._judge(candidate, self._inputs_judged, start)
+        return self._everywhere(judge.estimated())
+
+    def _judge(
+        self, candidate: Candidate, inputs: Inputs, start: Estimate
+    ) -> EffectJudge:
+        """Return what judges effects by the judged rows."""
+        return EffectJudge(
+            candidate=candidate,
+            span=self._span,
+            table=self.judged,
+            inputs=inputs,
+            start=start,
         )
-        return self._everywhere(found)
 
     def _everywhere(self, found: Estimate) -> Estimate:
         """Return an estimate with what it adds at all rows, not those judged alone."""

@@ -21,9 +21,10 @@ _FREE = 1e3  # spread of scales that may be anything
 # locations then, in spreads
 _SPREAD, _FAR = 0.25, 3.0
 _CLIPPED = 5.0  # times the median: larger errors of measurement count as these
-# deviations from the median beyond which values count as there; and what makes the
-# median deviation of normal values a standard deviation (Huber 1981, section 5.1)
-_WIDEST, _TO_DEVIATION = 8.0, 1.4826
+_WIDEST = 8.0  # deviations from the median: values beyond count as there
+# what makes the median deviation of normal values a standard deviation: 1 over
+# their upper quartile (Huber 1981, section 5.1)
+_TO_DEVIATION = 1.4826
 
 
 def in_units(
@@ -44,37 +45,43 @@ def in_units(
     if not linked and has_zeros(values):
         # of rare ones the median is zero, and what is expected is not
         location = float(values.mean())
-    _, _, logs = priors(form)
+    _, _, start = priors(form)
     units = Candidate(
         form=form,
-        logs=logs,
+        logs=start,
         weight=1.0,
         location=location,
         scale=scale,
         threshold=threshold,
         link=link,
     )
-    some = np.flatnonzero(table.lengths >= _TELLING)
-    if len(some) < 2:
+    telling = np.flatnonzero(table.lengths >= _TELLING)
+    if len(telling) < 2:
         return units
+    # with a wide prior each series shows its own location and scale
     free = units._replace(scale_spread=_FREE, centred=True)
-    locations, scales, blur = (x[some] for x in free.measured(table, span))
-    told = np.isfinite(blur)
-    if told.sum() < 2:
+    measured = free.measured(table, span)
+    locations, scales, blur = (each[telling] for each in measured)
+    # of constants, doubt is infinite
+    varies = np.isfinite(blur)
+    if varies.sum() < 2:
         return units
-    logs, middle = np.log(scales[told]), float(np.median(locations))
+    logs = np.log(scales[varies])
     # what is seen varies by the spread and by the errors of what is seen
-    spread = math.sqrt(max(logs.var(ddof=1) - blur[told].mean(), 1e-6))
-    if spread < _SPREAD and told.all():
+    variance = logs.var(ddof=1) - blur[varies].mean()
+    spread = math.sqrt(max(variance, 1e-6))
+    if spread < _SPREAD and varies.all():
         return units
-    far = float(np.median(np.abs(locations - middle)[told] / scales[told]))
-    scale = math.exp(np.median(logs))
+    scale, middle = math.exp(np.median(logs)), float(np.median(locations))
     units = units._replace(scale_spread=spread, location=middle, scale=scale)
     if not linked and has_zeros(table.values):
-        sums = np.bincount(table.series, values, len(table.lengths))[some][told]
-        share = float(np.mean(sums / table.lengths[some][told] / scales[told]))
+        # counts: the larger a series' mean, the more it varies
+        sums = np.bincount(table.series, values, len(table.lengths))
+        means = sums[telling] / table.lengths[telling]
+        share = float(np.mean(means[varies] / scales[varies]))
         return units._replace(location=share * scale, in_proportion=True)
-    return units._replace(centred=far > _FAR)
+    distances = np.abs(locations - middle)[varies] / scales[varies]
+    return units._replace(centred=float(np.median(distances)) > _FAR)
 
 
 def usual_error(errors: Array) -> float:
@@ -83,12 +90,22 @@ def usual_error(errors: Array) -> float:
     return math.sqrt(float(np.mean(np.minimum(errors, most) ** 2)))
 
 
+def usual_deviation(values: Array) -> Array:
+    """Return the standard deviation from zero that the median tells, of each column.
+
+    Up to half of the values may be absurd; NaN is none.
+    """
+    deviation: Array = _TO_DEVIATION * np.nanmedian(np.abs(values), axis=0)
+    return deviation
+
+
 def _location_and_scale(values: Array) -> tuple[float, float]:
     """Return median and standard deviation, of values of which a few may be absurd."""
+    # over a power of two no digit is lost, and squares stay in a float's range
     unit = power_of_two(values)
     values = values / unit
     location = float(np.median(values))
-    width = _WIDEST * _TO_DEVIATION * float(np.median(np.abs(values - location)))
+    width = _WIDEST * float(usual_deviation(values - location))
     if width > 0:
         values = np.clip(values, location - width, location + width)
     scale = float(values.std()) or abs(location)

@@ -13,8 +13,8 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.structural.effect_inputs import Inputs
-from sklode.structural.effect_selection import _Judge
+from sklode.structural.effect_inputs import Estimate, Inputs
+from sklode.structural.effect_selection import EffectJudge
 from sklode.structural.effects import ALWAYS, Effect, Read, columns_of, places
 from sklode.structural.model import StructuralModel
 from sklode.structural.state_space import Form
@@ -133,7 +133,7 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     read, every = Read(bounds, table.times, controls), np.arange(65)
     n_controls = controls.shape[1]
     inputs = Inputs(read, n_controls, clock, n_days=0, rows=every)
-    judge = _Judge(plain, SPAN, table, inputs, table.values)
+    judge = EffectJudge(plain, SPAN, table, inputs, start=Estimate())
     effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
 
     def loss(chosen: list[Effect]) -> float:
