@@ -47,9 +47,12 @@ def earlier(
     is_known = last >= first
     first, last = np.where(is_known, (first, last), 0)
     place = rows_before(bounds, times, series, asked)
+    # before the first value and after the last one both are the same
     low, high = np.clip(place, first, last), np.clip(place + 1, first, last)
     gap = times[high] - times[low]
-    share = np.where(gap > 0, (asked - times[low]) / np.where(gap > 0, gap, 1.0), 0.0)
+    is_between = gap > 0
+    share = (asked - times[low]) / np.where(is_between, gap, 1.0)
+    share = np.where(is_between, share, 0.0)
     found: Array = values[low] + share * (values[high] - values[low])
     return np.where(is_known, found, np.nan)
 
@@ -66,14 +69,16 @@ def likely_delays(
     if not 2 <= len(tables) <= MOST_CHANNELS:
         return found
     few = last_rows(tables, _MOST_ROWS)
+    numbers = [k for k, table in enumerate(few) if len(table.times) >= _LEAST_ROWS]
     told = {
-        (k, j): _standing_out(few[k], few[j], gaps[j] / 2)
-        for k in range(len(few))
-        for j in range(len(few))
-        if j != k and min(len(few[k].times), len(few[j].times)) >= _LEAST_ROWS
+        (k, j): _standing_out(few[k], few[j], spacing=gaps[j] / 2)
+        for k in numbers
+        for j in numbers
+        if j != k
     }
     for (k, j), (share, delays) in told.items():
-        if share > _ONE_WAY * told[j, k][0]:
+        other_way, _ = told[j, k]
+        if share > _ONE_WAY * other_way:
             found[k].append((j, delays))
     return found
 
@@ -85,25 +90,12 @@ def _standing_out(
 
     These are where that stands out; zero and none where nowhere.
     """
-    edges = np.unique(np.quantile(other.values, np.arange(1, _N_BINS) / _N_BINS))
-    values = own.values - own.values.mean()
-    total, series = values @ values, own.series
-    start = other.starts[series]  # infinite where it has no value
+    # a delay more at both ends, to tell peaks by
     delays = spacing * np.arange(N_DELAYS + 2)
-    shares = np.zeros(len(delays))
-    for place, delay in enumerate(delays):
-        asked = own.times - delay
-        is_known = asked >= start
-        before = earlier(other.bounds, other.times, other.values, series, asked)
-        # a mean of each bin explains the sum of (sum of the bin)^2 over its number
-        which = np.searchsorted(edges, before[is_known])
-        counts = np.bincount(which, minlength=len(edges) + 1)
-        sums = np.bincount(which, values[is_known], len(edges) + 1)
-        if total > 0:
-            shares[place] = (sums**2 / np.maximum(counts, 1)).sum() / total
+    shares = _explained(own, other, delays)
     inner = np.arange(2, len(delays) - 1)
-    is_peak = (shares[inner] > shares[inner - 1]) & (shares[inner] >= shares[inner + 1])
-    is_peak &= shares[inner] > max(shares[0], _LEAST_SHARE)
+    before, at, after = shares[inner - 1], shares[inner], shares[inner + 1]
+    is_peak = (at > before) & (at >= after) & (at > max(shares[0], _LEAST_SHARE))
     peaks = inner[is_peak]
     if not len(peaks):
         return 0.0, delays[:0]
@@ -112,5 +104,34 @@ def _standing_out(
     # c at -1, 0, 1 that is (a - c) / (2 (a - 2 b + c))
     before, at, after = shares[peaks - 1], shares[peaks], shares[peaks + 1]
     vertex = 0.5 * (before - after) / (before - 2 * at + after)
-    found = np.concatenate([delays[peaks], delays[peaks] + spacing * vertex])
-    return float(shares[peaks[0]]), found
+    vertices = delays[peaks] + spacing * vertex
+    return float(shares[peaks[0]]), np.concatenate([delays[peaks], vertices])
+
+
+def _explained(own: ChannelRows, other: ChannelRows, delays: Array) -> Array:
+    """Return the share of squares that another channel explains after each delay."""
+    shares = np.zeros(len(delays))
+    values, series = own.values - own.values.mean(), own.series
+    total = values @ values
+    if not total > 0:
+        return shares
+    inner = np.arange(1, _N_BINS) / _N_BINS
+    edges = np.unique(np.quantile(other.values, inner))
+    start = other.starts[series]  # infinite where it has no value
+    for number, delay in enumerate(delays):
+        asked = own.times - delay
+        is_known = asked >= start
+        before = earlier(
+            bounds=other.bounds,
+            times=other.times,
+            column=other.values,
+            series=series,
+            asked=asked,
+        )
+        bins = np.searchsorted(edges, before[is_known])
+        counts = np.bincount(bins, minlength=len(edges) + 1)
+        sums = np.bincount(bins, values[is_known], len(edges) + 1)
+        # a bin's mean explains the squared sum of the bin over its number
+        squares = sums**2 / np.maximum(counts, 1)
+        shares[number] = squares.sum() / total
+    return shares

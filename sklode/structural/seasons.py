@@ -16,7 +16,7 @@ from sklode.data.ticks import DAY
 from sklode.structural.channel_rows import ChannelRows, power_of_two
 
 _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
-# A season has so many stamps a period, and periods in the longest series
+# a season has so many stamps a period, and periods in the longest series
 _STAMPS, _CYCLES = 3.5, 1.1
 _PEAKS = 6
 # that a periodogram reads: the last ones
@@ -35,13 +35,11 @@ _MANY_CYCLES, _FEW_WAVES = 8, 12
 _MOST_SHOWN = 8  # series of a panel that may show periods, the longest first
 _MOST_DAYS = 10  # of what stands for a week
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
-# a wave of more than this share of the squares is one, whatever is beside it; half of
-# a wave's squares are its power
+# a wave of more than this share of the squares is one, whatever is beside it
 _MOST_LEFT = 0.5
 _TRACE = 1e-4  # share of all squares, which last digits of periods may leave
-_FAR_LESS = (
-    0.1  # squares that are left, where a period is not another; see `are_others`
-)
+# squares that are left, where a period is not another; see `_is_other`
+_FAR_LESS = 0.1
 _ROUND = 0.002  # a period that near to a whole number of index steps is one
 
 
@@ -63,6 +61,7 @@ def clock_periods(observations: Observations, unit: float, span: float) -> list[
     like = observations.like
     tick = 1.0
     if isinstance(like, pd.PeriodIndex):
+        # the mean of a hundred: months and years differ in length
         ends = pd.PeriodIndex.from_ordinals([0, 100], freq=like.freq).to_timestamp()
         tick = (ends[1] - ends[0]).total_seconds() * 1e9 / 100
     elif not isinstance(like, pd.DatetimeIndex):
@@ -74,7 +73,51 @@ def clock_periods(observations: Observations, unit: float, span: float) -> list[
 def _rounded(period: float) -> float:
     """Return a whole number of index steps where a period is all but one."""
     whole = round(period)
-    return float(whole) if abs(period - whole) < _ROUND * period < 0.5 else period
+    is_near = abs(period - whole) < _ROUND * period < 0.5
+    return float(whole) if is_near else period
+
+
+class _Sample(NamedTuple):
+    """Rows that a periodogram reads."""
+
+    times: Array
+    values: Array
+    weights: Array  # how much rows count, one on average
+
+    @classmethod
+    def last(cls, times: Array, values: Array, errors: Array, most: int) -> _Sample:
+        """Return the last rows, which count by their errors of measurement."""
+        times, values, errors = times[-most:], values[-most:], errors[-most:]
+        # their noise is unknown, and taken for the usual error: weights are inverse
+        # variances of both
+        usual = np.median(errors) or 1.0
+        weights = 1 / (1 + (errors / usual) ** 2)
+        return cls(times, values, weights / weights.mean())
+
+    def rest(self, periods: list[float], harmonics: int = 3) -> Array:
+        """Return what a line and waves of known periods leave."""
+        times, values = self.times, self.values
+        columns = [np.column_stack([np.ones(len(times)), times - times[0]])]
+        for period in periods:
+            once = 2 * math.pi * times[:, None] / period
+            angles = once * np.arange(1, harmonics + 1)
+            columns += [np.cos(angles), np.sin(angles)]
+        design = np.hstack(columns)
+        # weighted least squares: rows times the roots of their weights
+        root = np.sqrt(self.weights)
+        coefficients, *_ = np.linalg.lstsq(
+            design * root[:, None], values * root, rcond=None
+        )
+        rest: Array = values - design @ coefficients
+        return rest
+
+    def squares(self, rest: Array) -> float:
+        """Return the sum of what is left, squared, as rows count."""
+        return float((self.weights * rest**2).sum())
+
+    def left(self, periods: list[float], harmonics: int = 3) -> float:
+        """Return the squares that waves of known periods leave."""
+        return self.squares(self.rest(periods, harmonics))
 
 
 def peaks(times: Array, values: Array, errors: Array, unit: float) -> list[float]:
@@ -85,65 +128,70 @@ def peaks(times: Array, values: Array, errors: Array, unit: float) -> list[float
     al., "Numerical Recipes" (2007), section 13.8. All rows tell near periods apart; the
     last ones alone tell those that drift.
     """
-    for rows in (_MOST_ROWS, _LAST_ROWS):
-        last = slice(-rows, None)
-        found = _peaks(times[last], values[last], _weights(errors[last]), unit)
+    for most in (_MOST_ROWS, _LAST_ROWS):
+        found = _peaks(_Sample.last(times, values, errors, most), unit)
         if found or len(times) <= _LAST_ROWS:
             return found
     return []
 
 
-def _weights(errors: Array) -> Array:
-    """Return how much rows count, one on average; their noise is unknown."""
-    usual = np.median(errors) or 1.0
-    weights: Array = 1 / (1 + (errors / usual) ** 2)
-    return weights / weights.mean()
-
-
-def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[float]:
+def _peaks(sample: _Sample, unit: float) -> list[float]:
     """Return periods of waves that stand out, the strongest first."""
+    times, values = sample.times, sample.values
     span = float(times[-1] - times[0]) if len(times) >= _FEWEST_ROWS else 0.0
     # rows fill a longer span too sparsely
     if not 0 < span <= _SPARSEST * unit * len(times):
         return []
+    # waves that differ by a cycle in the span are told apart (Rayleigh); up to the
+    # frequency of two stamps a wave (Nyquist), but for some room
     step = 1 / (_OVERSAMPLING * span)
     frequencies = np.arange(_PEAK_CYCLES / span, 1 / (2.2 * unit), step)
-    n = len(frequencies)
-    if n < 8 * _OVERSAMPLING:
+    if len(frequencies) < 8 * _OVERSAMPLING:
         return []
+    # over a power of two no digit is lost, and squares stay in a float's range
     values = values / power_of_two(values)
     values = values - np.median(values)
     width = 8 * np.median(np.abs(values)) or np.inf
-    values = np.clip(values, -width, width)
-    # power of noise is exponential, of median log 2: out of n frequencies one exceeds
-    # (log n + 7) / log 2 medians by a chance of exp(-7), one in a thousand
-    needed = (math.log(n) + 7) / math.log(2)
+    sample = sample._replace(values=np.clip(values, -width, width))
     found: list[float] = []
     total = 0.0
     while len(found) < _PEAKS:
-        rest = _rest(times, values, weights, found)
-        power = _powers(times, rest, weights, frequencies)
-        ratio = power / np.maximum(_medians(power), 1e-300)
-        # one that takes most of what is left is a wave, whatever is beside it: clean
-        # waves have each other's power there
-        place, whole = int(power.argmax()), float((weights * rest**2).sum())
-        total = total or whole
-        if whole < _TRACE * total:  # what periods' last digits leave
+        rest = sample.rest(found)
+        left = sample.squares(rest)
+        total = total or left
+        if left < _TRACE * total:  # what periods' last digits leave
             break
-        if power[place] < 0.5 * _MOST_LEFT * whole:
-            place = int(ratio.argmax())
-            # what a random walk leaves at low frequencies is no wave
-            while needed < ratio[place] <= needed * _slant(power, frequencies, place):
-                ratio[place] = 0.0
-                place = int(ratio.argmax())
-        is_new = all(
-            abs(frequencies[place] - 1 / p) > _LEAST_CYCLES / span for p in found
+        new = _standing_out(sample._replace(values=rest), frequencies, left)
+        is_new = new is not None and all(
+            abs(new - 1 / period) > _LEAST_CYCLES / span for period in found
         )
-        if not is_new or not ratio[place] > needed:
+        if new is None or not is_new:
             break
-        found.append(1 / float(frequencies[place]))
-        _sharpen(times, values, weights, found, reach=step)
+        found.append(1 / new)
+        _sharpen(sample, found, reach=step)
     return found
+
+
+def _standing_out(sample: _Sample, frequencies: Array, left: float) -> float | None:
+    """Return the frequency whose wave stands out most; None: none does.
+
+    ``left`` is the sum of the sample's squares.
+    """
+    # power of noise is exponential, of median log 2: out of n frequencies one exceeds
+    # (log n + 7) / log 2 medians by a chance of exp(-7), one in a thousand
+    needed = (math.log(len(frequencies)) + 7) / math.log(2)
+    power = _powers(sample, frequencies)
+    ratio = power / np.maximum(_medians(power), 1e-300)
+    # one that takes most of what is left is a wave, whatever is beside it: clean waves
+    # have each other's power there. Half of a wave's squares are its power
+    place = int(power.argmax())
+    if power[place] < 0.5 * _MOST_LEFT * left:
+        place = int(ratio.argmax())
+        # what a random walk leaves at low frequencies is no wave
+        while needed < ratio[place] <= needed * _slant(power, frequencies, place):
+            ratio[place] = 0.0
+            place = int(ratio.argmax())
+    return float(frequencies[place]) if ratio[place] > needed else None
 
 
 def cycle_of(
@@ -170,8 +218,10 @@ def seasons_of(table: ChannelRows, periods: list[float], gap: float) -> Seasons:
     All are in units of time; ``gap`` is the usual one.
     """
     # long ones, of many harmonics, must be more probable than short ones
-    clock = {p: math.log(max(p / (_SHORT * gap), 1.0)) for p in periods}
-    return Seasons(told=(), clock=clock, others=_other_periods(table, periods, gap))
+    short = _SHORT * gap
+    clock = {period: math.log(max(period / short, 1.0)) for period in periods}
+    others = _other_periods(table, periods, gap)
+    return Seasons(told=(), clock=clock, others=others)
 
 
 def _other_periods(
@@ -179,63 +229,58 @@ def _other_periods(
 ) -> dict[float, float]:
     """Return periods of no clock that a long series shows, with log odds."""
     found: list[float] = []
-    for series in np.argsort(-table.lengths, kind="stable")[:_MOST_SHOWN].tolist():
-        longest = table.alone(series)
-        stamps = longest.times + longest.inputs[:, 0]  # on the clock on the wall
-        found = peaks(stamps, longest.values, longest.errors, gap)
+    longest_first = np.argsort(-table.lengths, kind="stable")
+    for series in longest_first[:_MOST_SHOWN].tolist():
+        rows = table.alone(series)
+        stamps = rows.times + rows.inputs[:, 0]  # on the clock on the wall
+        found = peaks(stamps, rows.values, rows.errors, gap)
         if found:
             break
-    span = max(float(np.ptp(longest.times)), 1.0)
+    span = max(float(np.ptp(rows.times)), 1.0)
     # out of as many frequencies as pairs of rows
-    log_odds = math.log(max(len(longest.times), 2) / 2)
+    log_odds = math.log(max(len(rows.times), 2) / 2)
+    cycles, distances = _waves_of(clock, span)
+    sample = _Sample.last(stamps, rows.values, rows.errors, most=_MOST_ROWS)
+    others = {}
+    for number, period in enumerate(found):
+        is_near = np.abs(span / period - cycles) < distances
+        near = (span / cycles[is_near]).tolist()
+        if _is_other(sample, found, number, near):
+            others[period] = log_odds
+    return others
 
+
+def _waves_of(clock: list[float], span: float) -> tuple[Array, Array]:
+    """Return cycles in the span of waves of the clock's seasons, and distances.
+
+    Periods that are less cycles from one may be that wave.
+    """
     # a season that changes has power beside its waves: the higher these, the farther;
     # in a few cycles its many waves leave no room for others
-    least: dict[float, float] = {}  # cycles from each wave of a clock's season
-    for own in sorted(clock):
-        many = span / own / _MANY_CYCLES
-        for k in range(1, (_WAVES if many >= 1 else _FEW_WAVES) + 1):
+    least: dict[float, float] = {}
+    for period in sorted(clock):
+        many = span / period / _MANY_CYCLES
+        n_waves = _WAVES if many >= 1 else _FEW_WAVES
+        for k in range(1, n_waves + 1):
             distance = _FROM_CLOCK * max(min(k, _FARTHEST, many), 1.0)
-            least.setdefault(round(k * span / own, 6), distance)
-    cycles, distances = np.array([*least]), np.array([*least.values()])
-    return {
-        period: log_odds
-        for number, period in enumerate(found)
-        if are_others(
-            stamps,
-            longest.values,
-            longest.errors,
-            found=found,
-            number=number,
-            periods=span / cycles[np.abs(span / period - cycles) < distances],
-        )
-    }
+            # a wave that seasons share is that of the shortest of them, its lowest
+            least.setdefault(round(k * span / period, 6), distance)
+    return np.array([*least]), np.array([*least.values()])
 
 
-def are_others(
-    times: Array,
-    values: Array,
-    errors: Array,
-    found: list[float],
-    number: int,
-    periods: Array,
+def _is_other(
+    sample: _Sample, found: list[float], number: int, periods: list[float]
 ) -> bool:
     """Return whether one of the found periods is none of these.
 
     The waves of all found ones then leave far smaller squares than with another in its
     place: those of a season that changes leave about the same.
     """
-    last = slice(-_MOST_ROWS, None)  # as of `peaks`
-    times, values, weights = times[last], values[last], _weights(errors[last])
-
-    def left(known: list[float]) -> float:
-        return float((weights * _rest(times, values, weights, known) ** 2).sum())
-
+    if not periods:
+        return True
     before, after = found[:number], found[number + 1 :]
-    others = periods.tolist()
-    return not others or left(found) < _FAR_LESS * min(
-        left([*before, period, *after]) for period in others
-    )
+    least = min(sample.left([*before, period, *after]) for period in periods)
+    return sample.left(found) < _FAR_LESS * least
 
 
 def _medians(power: Array) -> Array:
@@ -244,7 +289,9 @@ def _medians(power: Array) -> Array:
 
     found: Array = median_filter(power, _BESIDE)
     n, half = len(power), _BESIDE // 2
-    for k in {*range(min(half, n)), *range(max(n - half, 0), n)}:
+    # there the filter reads mirrored values
+    ends = {*range(min(half, n)), *range(max(n - half, 0), n)}
+    for k in ends:
         found[k] = np.median(power[max(k - half, 0) : k + half + 1])
     return found
 
@@ -255,81 +302,73 @@ def _slant(power: Array, frequencies: Array, place: int) -> float:
     As in a random walk, it may fall with a power of the frequency, up to the second:
     a line through logarithms, but those of a wave at the place itself.
     """
-    beside = np.arange(max(place - _BESIDE // 2, 0), place + _BESIDE // 2 + 1)
-    beside = beside[beside < len(power)]
+    half = _BESIDE // 2
+    first, end = max(place - half, 0), min(place + half + 1, len(power))
+    beside = np.arange(first, end)
     beside = beside[np.abs(beside - place) > 2 * _OVERSAMPLING]
     logs = np.log(frequencies[beside]) - math.log(frequencies[place])
-    fall = np.polyfit(logs, np.log(np.maximum(power[beside], 1e-300)), 1)[0]
+    log_power = np.log(np.maximum(power[beside], 1e-300))
+    fall = np.polyfit(logs, log_power, 1)[0]
     # logarithms of an exponential power have the deviation pi / sqrt(6) = 1.28, and a
     # slope that over the root of the number of frequencies that share nothing; the fall
     # counts as far as it is no chance
     n_own = max(len(beside) / _OVERSAMPLING, 1.0)
     fall += 1.28 / (math.sqrt(n_own) * logs.std())
+    # the median beside lies where half of the logarithms do
     return float(np.exp(np.clip(fall, -2.0, 0.0) * -np.median(logs)))
 
 
-def _sharpen(
-    times: Array, values: Array, weights: Array, found: list[float], reach: float
-) -> None:
+def _sharpen(sample: _Sample, found: list[float], reach: float) -> None:
     """Move periods, given the others, to the most power so near in frequency."""
     # those of a lone wave tell of it too; of several they may be taken for others
     overtones = 3 if len(found) == 1 else 1
-    for k in [*range(len(found))][::-1] * (1 + (len(found) > 1)):
-        rest = _rest(times, values, weights, found[:k] + found[k + 1 :])
+    # the newest first; several in two turns, as each moves the others
+    turns = 1 if len(found) == 1 else 2
+    for k in [*reversed(range(len(found)))] * turns:
+        rest = sample.rest(found[:k] + found[k + 1 :])
+        left_by_others = sample._replace(values=rest)
 
-        def left(f: float, rest: Array = rest) -> float:
-            left = _rest(times, rest, weights, [1 / f], harmonics=overtones)
-            return float((weights * left**2).sum())
+        def left(frequency: float, rows: _Sample = left_by_others) -> float:
+            return rows.left([1 / frequency], harmonics=overtones)
 
-        near = 1 / found[k] - reach, 1 / found[k] + reach
+        frequency = 1 / found[k]
         best = minimize_scalar(
-            left, bounds=near, method="bounded", options={"xatol": 1e-3 * reach}
+            left,
+            bounds=(frequency - reach, frequency + reach),
+            method="bounded",
+            options={"xatol": 1e-3 * reach},
         )
         found[k] = 1 / float(best.x)
 
 
-def _rest(
-    times: Array,
-    values: Array,
-    weights: Array,
-    known: list[float],
-    harmonics: int = 3,
-) -> Array:
-    """Return what a line and waves of known periods leave."""
-    waves = [np.column_stack([np.ones(len(times)), times - times[0]])]
-    for period in known:
-        angles = 2 * math.pi * times[:, None] / period * np.arange(1, harmonics + 1)
-        waves += [np.cos(angles), np.sin(angles)]
-    design = np.hstack(waves)
-    root = np.sqrt(weights)
-    told = np.linalg.lstsq(design * root[:, None], values * root, rcond=None)
-    rest: Array = values - design @ told[0]
-    return rest
-
-
-def _powers(times: Array, values: Array, weights: Array, frequencies: Array) -> Array:
+def _powers(sample: _Sample, frequencies: Array) -> Array:
     """Return Lomb and Scargle's power at frequencies of one step.
 
     From two fast Fourier transforms, after Press and Rybicki, "Fast Algorithm for
     Spectral Analysis of Unevenly Sampled Data" (1989); but rows count at the nearest
     stamp of a grid, so fine that no wave turns by much from one to the next.
     """
-    passed = times - times[0]
-    start, step = frequencies[0], frequencies[1] - frequencies[0]
+    passed = sample.times - sample.times[0]
+    lowest, step = frequencies[0], frequencies[1] - frequencies[0]
+    waves = math.ceil(_STAMPS_A_WAVE * frequencies[-1] / step)
+    n_stamps = next_fast_len(waves)
 
     def sums(weights: Array, times_f: int) -> Array:
-        n_stamps = next_fast_len(math.ceil(_STAMPS_A_WAVE * frequencies[-1] / step))
-        place = np.round(passed * step * times_f * n_stamps).astype(np.int64) % n_stamps
+        """Return sums of weights times exp(-i angle), at multiples of frequencies."""
+        stamp = np.round(passed * step * times_f * n_stamps)
+        place = stamp.astype(np.int64) % n_stamps
         # the transform begins at the lowest frequency
-        turned = weights * np.exp(-2j * math.pi * times_f * start * passed)
+        turned = weights * np.exp(-2j * math.pi * times_f * lowest * passed)
         grid = np.bincount(place, turned.real, n_stamps).astype(complex)
         grid.imag = np.bincount(place, turned.imag, n_stamps)
         return np.asarray(np.fft.fft(grid)[: len(frequencies)])
 
-    double = sums(weights, 2)
-    # where cosine and sine have nothing in common
-    turned = sums(weights * values, 1) * np.exp(-0.5j * np.angle(double))
-    n, both = len(times), np.abs(double)
+    double = sums(sample.weights, times_f=2)
+    # turned by half of that angle, cosine and sine have nothing in common: their
+    # squares add up to (n +- |double|) / 2, and power is half of each one's share
+    turned = sums(sample.weights * sample.values, times_f=1)
+    turned = turned * np.exp(-0.5j * np.angle(double))
+    n, both = len(passed), np.abs(double)
     power: Array = turned.real**2 / (n + both)
     power += turned.imag**2 / np.maximum(n - both, 1e-6 * n)
     return power
