@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklode.structural.state_space import (
 _MOST_NUMBERS = 2**21  # of covariances kept at once, 16 MB: what a cache may hold
 
 
-class _Some(NamedTuple):
+class _Part(NamedTuple):
     """Rows of some series, whose covariances are kept at once."""
 
     times: Array
@@ -30,32 +31,39 @@ class _Some(NamedTuple):
     errors: Array  # variances of measurement
 
 
+class _OfSpace(NamedTuple):
+    """The slope of the loss in what a state space has, as a pass backward writes it."""
+
+    rates: Array
+    waves: Array
+    start: Array
+
+
 class Slopes:
     """The loss of rows, in the units of the states, and its slope in the logs."""
 
     def __init__(self, system: System, table: ChannelRows, span: float) -> None:
-        times, design, bounds = system.times, system.design, system.bounds
-        values, errors = table.values, table.errors**2
         self._span = span
-        self._parts: list[_Some] = []
-        # series of so many rows at once, or one
-        most = max(_MOST_NUMBERS // design.shape[1] ** 2, int(np.diff(bounds).max()))
-        first = 0
-        for k in range(1, len(bounds)):
-            if k + 1 == len(bounds) or bounds[k + 1] - bounds[first] > most:
-                own = slice(bounds[first], bounds[k])
-                some = _Some(
-                    times=times[own],
-                    design=design[own],
-                    bounds=bounds[first : k + 1] - own.start,
-                    values=values[own],
-                    errors=errors[own],
-                )
-                self._parts.append(some)
-                first = k
-        n_rows = max(len(some.values) for some in self._parts)
-        self._after = np.empty((n_rows, design.shape[1]))
-        self._predicted = np.empty((n_rows, design.shape[1], design.shape[1]))
+        bounds, d = system.bounds, system.design.shape[1]
+        errors = table.errors**2
+        # a part has one series at least
+        longest = int(np.diff(bounds).max())
+        most = max(_MOST_NUMBERS // d**2, longest)
+        self._parts: list[_Part] = []
+        for first, end in _parts(bounds, most):
+            own = slice(bounds[first], bounds[end])
+            part = _Part(
+                times=system.times[own],
+                design=system.design[own],
+                bounds=bounds[first : end + 1] - own.start,
+                values=table.values[own],
+                errors=errors[own],
+            )
+            self._parts.append(part)
+        n_rows = max(len(part.values) for part in self._parts)
+        # memory that every pass writes anew
+        self._after = np.empty((n_rows, d))
+        self._predicted = np.empty((n_rows, d, d))
 
     def __call__(self, candidate: Candidate, space: StateSpace) -> tuple[float, Array]:
         """Return both for hyperparameters of the same form."""
@@ -63,21 +71,25 @@ class Slopes:
         from sklode.structural.kalman_back import slope_back
 
         d, loss = len(space.start), 0.0
-        of_rates, of_waves = np.zeros_like(space.rates), np.zeros_like(space.waves)
-        of_start = np.zeros((d, d))
-        for some in self._parts:
-            n = len(some.bounds) - 1
+        slope = _OfSpace(
+            rates=np.zeros_like(space.rates),
+            waves=np.zeros_like(space.waves),
+            start=np.zeros((d, d)),
+        )
+        for part in self._parts:
+            n = len(part.bounds) - 1
+            # the design depends on times alone, and need not be worked out again
             system = System(
-                times=some.times,
-                design=some.design,
-                bounds=some.bounds,
+                times=part.times,
+                design=part.design,
+                bounds=part.bounds,
                 rates=space.rates,
                 waves=space.waves,
             )
-            part, v_F, inverse_F, jumps, *_ = kalman().filter_rows(
+            more, v_F, inverse_F, jumps, *_ = kalman().filter_rows(
                 *system,
-                values=some.values,
-                errors=some.errors,
+                values=part.values,
+                errors=part.errors,
                 states=tuple(States.of([space] * n)),
                 since=np.zeros(n),
                 threshold=candidate.threshold,
@@ -86,78 +98,100 @@ class Slopes:
                 after=self._after,
                 predicted=self._predicted,
             )
-            loss += part
+            loss += more
             slope_back(
                 *system,
-                errors=some.errors,
+                errors=part.errors,
                 threshold=candidate.threshold,
                 v_F=v_F,
                 inverse_F=inverse_F,
                 jumps=jumps,
                 after=self._after,
                 predicted=self._predicted,
-                of_rates=of_rates,
-                of_waves=of_waves,
-                of_start=of_start,
+                of_rates=slope.rates,
+                of_waves=slope.waves,
+                of_start=slope.start,
             )
-        return loss, _in_logs(
-            candidate,
-            space,
-            of_rates=of_rates,
-            of_waves=of_waves,
-            of_start=of_start,
-            span=self._span,
-        )
+        return loss, _in_logs(candidate, space, slope, span=self._span)
+
+
+def _parts(bounds: Numbers, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the first series of each part, and the one after its last."""
+    first = 0
+    for k in range(1, len(bounds)):
+        # with one series more it would be too long
+        if k + 1 == len(bounds) or bounds[k + 1] - bounds[first] > most:
+            yield first, k
+            first = k
 
 
 def _in_logs(
-    candidate: Candidate,
-    space: StateSpace,
-    of_rates: Array,
-    of_waves: Array,
-    of_start: Array,
-    span: float,
+    candidate: Candidate, space: StateSpace, slope: _OfSpace, span: float
 ) -> Array:
     """Return the slope in `Candidate.logs`: the chain rule through `state_space`.
 
     As d x / d log x = x, a standard deviation s enters by 2 s^2 times the slope in its
     variance.
     """
-    sizes = np.exp(candidate.logs)
-    slope, memory = sizes[PLACE["slope"]], sizes[PLACE["velocity memory"]]
-    noise, constant = sizes[PLACE["noise"]], sizes[PLACE["constant"]]
-    rates, waves = space.rates, space.waves
-    walk, velocity = rates[:2]  # in the order of `kalman.RATES`
-    # of the covariance at the first row, a span after the velocity began; ``risen`` is
-    # the variance of its integral, ``later`` the derivative of that in the memory
+    found = np.zeros(len(candidate.logs))
+    sizes, of_rates, of_start = np.exp(candidate.logs), slope.rates, slope.start
+    walk, ou, ou_memory = space.rates[0], space.rates[3], space.rates[4]
+    of_first, of_ou = of_start[0, 0], of_start[3, 3]
+    # a line of slope s from the last row on: at the first row s^2 times 1 for the
+    # level, -1 / span with the slope, twice in a covariance, and 1 / span^2
+    of_line = of_first - 2 * of_start[0, 1] / span + of_start[1, 1] / span**2
+    found[PLACE["slope"]] = 2 * sizes[PLACE["slope"]] ** 2 * of_line
+    # the walk began a span before the first row
+    found[PLACE["random walk"]] = 2 * walk * (of_rates[0] + of_first * span)
+    rise, memory, back = _of_velocity(space, slope, span)
+    found[PLACE["velocity"]] = 2 * rise
+    found[PLACE["velocity memory"]] = memory
+    found[PLACE["OU"]] = 2 * ou * (of_rates[3] + of_ou)
+    found[PLACE["OU memory"]] = ou_memory * of_rates[4] - back
+    found[PLACE["noise"]] = 2 * sizes[PLACE["noise"]] ** 2 * of_rates[5]
+    found[PLACE["constant"]] = 2 * sizes[PLACE["constant"]] ** 2 * of_first
+    # two states of each harmonic follow the first four, and start with its variance
+    waves, of_waves = space.waves, slope.waves
+    diagonal = np.diag(of_start)[4 : 4 + 2 * len(waves)]
+    of_variance = of_waves[:, 2] + diagonal.reshape(-1, 2).sum(1)
+    # harmonics of a season share its size and its memory
+    n_seasons = len(candidate.form.periods)
+    of_sizes = 2 * waves[:, 2] * of_variance
+    of_memories = waves[:, 1] * of_waves[:, 1]
+    found[SIZES_OF_SEASONS] = np.bincount(space.season, of_sizes, n_seasons)
+    found[MEMORIES_OF_SEASONS] = np.bincount(space.season, of_memories, n_seasons)
+    return found
+
+
+def _of_velocity(
+    space: StateSpace, slope: _OfSpace, span: float
+) -> tuple[float, float, float]:
+    """Return the slope in logs of the velocity's variance, and of its memory.
+
+    Last what the memory of the OU process adds by the velocity that moves it.
+    """
+    of_rates, of_start = slope.rates, slope.start
+    _, velocity, memory, _, ou_memory, _, smooth = space.rates
+    of_first, of_own = of_start[0, 0], of_start[2, 2]
+    # covariances stand in the matrix twice
+    with_trend, with_ou = 2 * of_start[0, 2], 2 * of_start[2, 3]
+    # at the first row, a span after the velocity v of memory m began, its integral has
+    # the variance v m^2 (2 x + 2 exp(-x) - 2), and v m (1 - exp(-x)) with v; ``later``
+    # is the derivative of the former in m, where d x / d m = -x / m
     x = span / memory
     left = math.exp(-x)
     risen = velocity * memory**2 * (2 * x + 2 * left - 2)
     later = velocity * memory * (2 * x + 4 * left + 2 * x * left - 4)
-    first, both = of_start[0, 0], 2 * of_start[0, 2]
-    found = np.zeros(len(candidate.logs))
-    lines = first - 2 * of_start[0, 1] / span + of_start[1, 1] / span**2
-    found[PLACE["slope"]] = 2 * slope**2 * lines
-    found[PLACE["random walk"]] = 2 * walk * (of_rates[0] + first * span)
-    rise = of_rates[1] * velocity + first * risen + of_start[2, 2] * velocity
-    rise += both * velocity * memory * (1 - left)
-    kept = of_rates[2] + first * later + both * velocity * (1 - left - x * left)
-    # the start of what the velocity adds to the OU process, see `kalman.driven`
-    a, b, smooth = 1 / memory, 1 / rates[4], rates[6]
-    own, joint = of_start[2, 2], 2 * of_start[2, 3]
-    rise += smooth * (of_rates[6] + of_start[3, 3] + b * joint + b * (a + b) * own)
-    found[PLACE["velocity"]] = 2 * rise
-    found[PLACE["velocity memory"]] = memory * kept - a * smooth * b * own
-    found[PLACE["OU"]] = 2 * rates[3] * (of_rates[3] + of_start[3, 3])
-    of_b = smooth * (joint + (a + 2 * b) * own)
-    found[PLACE["OU memory"]] = rates[4] * of_rates[4] - b * of_b
-    found[PLACE["noise"]] = 2 * noise**2 * of_rates[5]
-    found[PLACE["constant"]] = 2 * constant**2 * first
-    # two states of each harmonic follow the first four, and start with its variance
-    diagonal = np.diag(of_start)[4 : 4 + 2 * len(waves)].reshape(-1, 2).sum(1)
-    n_seasons = len(candidate.form.periods)
-    sizes = 2 * waves[:, 2] * (of_waves[:, 2] + diagonal)
-    found[SIZES_OF_SEASONS] = np.bincount(space.season, sizes, n_seasons)
-    memories = waves[:, 1] * of_waves[:, 1]
-    found[MEMORIES_OF_SEASONS] = np.bincount(space.season, memories, n_seasons)
-    return found
+    rise = of_rates[1] * velocity + of_first * risen + of_own * velocity
+    rise += with_trend * velocity * memory * (1 - left)
+    of_memory = of_rates[2] + of_first * later
+    of_memory += with_trend * velocity * (1 - left - x * left)
+    # what moves the OU process starts with the variances s and s b (a + b), and the
+    # covariance s b, of rates a and b, one over the memories; see `kalman.driven`
+    a, b = 1 / memory, 1 / ou_memory
+    of_smooth = of_rates[6] + of_start[3, 3] + b * with_ou + b * (a + b) * of_own
+    rise += smooth * of_smooth
+    # as d a / d log m = -a, and likewise of b
+    of_memory = memory * of_memory - a * smooth * b * of_own
+    of_b = smooth * (with_ou + (a + 2 * b) * of_own)
+    return rise, of_memory, b * of_b
