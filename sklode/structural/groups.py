@@ -31,17 +31,22 @@ def kinds_of(table: ChannelRows) -> Numbers:
     filled = np.flatnonzero(table.lengths)
     if not len(filled):
         return found
+    # without the empty ones, each series ends where the next begins
     first = table.bounds[filled]
-    zeros = np.add.reduceat(table.values == 0, first) / table.lengths[filled]
-    kinds = [np.minimum.reduceat(table.values, first) < 0, zeros > MOST_ZEROS]
-    found[filled] = np.select([*kinds, zeros > 0], [BELOW, ZEROS, SOME_ZEROS], ABOVE)
+    n_zeros = np.add.reduceat(table.values == 0, first)
+    share = n_zeros / table.lengths[filled]
+    is_below = np.minimum.reduceat(table.values, first) < 0
+    # the first that is true counts
+    conditions = [is_below, share > MOST_ZEROS, share > 0]
+    found[filled] = np.select(conditions, [BELOW, ZEROS, SOME_ZEROS], ABOVE)
     return found
 
 
 def nearest(groups: Sequence[int], kinds: Numbers) -> Numbers:
     """Return the group of each kind that is most like it; of no rows the first."""
     known = np.array(groups)
-    found = known[np.abs(kinds[:, None] - known).argmin(axis=1)]
+    distances = np.abs(kinds[:, None] - known)
+    found = known[distances.argmin(axis=1)]
     return np.where(kinds < 0, known[0], found)
 
 
@@ -61,19 +66,24 @@ def fit_groups(
     whole, table = fit(rows), rows.table
     kinds = kinds_of(table)
     sizes = np.bincount(kinds[table.series], minlength=1)
-    groups = [k for k in np.argsort(-sizes).tolist() if sizes[k] >= _FEWEST]
+    largest_first = np.argsort(-sizes).tolist()
+    groups = [kind for kind in largest_first if sizes[kind] >= _FEWEST]
     if len(groups) < 2:
         return whole.candidates
+    # rows of a kind that is too rare go to the group that is most like it
     own = nearest(groups, kinds)[table.series]
-    each = [fit(rows.at(np.flatnonzero(own == group))) for group in groups]
+    parts = [np.flatnonzero(own == group) for group in groups]
+    each = [fit(rows.at(part)) for part in parts]
+    # losses pay for hyperparameters: apart, series have more of them
     if sum(found.loss for found in each) > whole.loss:
         return whole.candidates
-    n_series = {g: len(np.unique(table.series[own == g])) for g in groups}
     candidates = []
-    for g, found in zip(groups, each, strict=True):
+    for group, part, found in zip(groups, parts, each, strict=True):
+        is_lone = len(np.unique(table.series[part])) == 1
         for one, effects in found.candidates:
-            candidate = one._replace(group=g)
-            if n_series[g] == 1:
+            candidate = one._replace(group=group)
+            if is_lone:
+                # one series does not tell how others of the group differ
                 candidate = candidate._replace(scale_spread=_FOREIGN, centred=True)
             candidates.append((candidate, effects))
     return candidates

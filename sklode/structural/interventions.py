@@ -51,43 +51,98 @@ def find_shocks(
     ``fit`` returns a filtered group of rows. Shocks are taken out one by one, each by
     its most probable size.
     """
-    found = list[Shock]()
-    candidate, span, left = _told(fit(table))
+    found: list[Shock] = []
+    fitted = _Fitted.of(fit(table))
     for _ in range(_ROUNDS):
-        plain = candidate._replace(threshold=math.inf, steps=False)
-        new: list[Shock] = []
-        while len(new) < _AT_ONCE:
-            shock = _largest(plain, span, left)
-            if shock.score < _least(left):
-                break
-            new.append(shock)
-            left = _without(plain, left, shock)
+        new, left = _taken_out(fitted)
         if new:
             found += new
-            candidate, span, left = _told(fit(left))
+            # shocks had inflated the hyperparameters
+            fitted = _Fitted.of(fit(left))
             continue
-        # a trend that wanders explains turns too: is one that turns more probable?
-        turn = _largest(_still(plain), span, left, kinds=[SLOPE])
-        if turn.score < _least(left):
+        turn = _proved_turn(fitted, fit)
+        if turn is None:
             break
-        without = _without(plain, left, turn)
-        other, _, without = _told(fit(without))
-        gain = _loss(candidate, span, left) - _loss(other, span, without)
-        if gain < _TURN * math.log(len(table.times)):
+        shock, fitted = turn
+        found.append(shock)
+    found = [_scored_again(shock, fitted) for shock in found]
+    return found, fitted.candidate
+
+
+class _Fitted(NamedTuple):
+    """What was found of rows, some of whose shocks are taken out."""
+
+    candidate: Candidate
+    span: float
+    table: ChannelRows
+
+    @classmethod
+    def of(cls, group: FilteredChannel) -> _Fitted:
+        """Return the heaviest candidate, its span, and rows with what it reads."""
+        candidate, _ = group.heaviest
+        return cls(candidate, group.span, group.table)
+
+    @property
+    def plain(self) -> Candidate:
+        """The candidate as a linear model: no row counts less, no trend steps.
+
+        Scores are sums of what innovations tell, which holds of linear ones only.
+        """
+        return self.candidate._replace(threshold=math.inf, steps=False)
+
+    @property
+    def loss(self) -> float:
+        """Minus the log-likelihood of rows, in units of y."""
+        plain, table = self.plain, self.table
+        passed = plain.filtered(plain.space(self.span), plain.in_units(table))
+        return passed.loss + plain.log_units(table)
+
+
+def _taken_out(fitted: _Fitted) -> tuple[list[Shock], ChannelRows]:
+    """Return the largest shocks, one by one, and the rows without them."""
+    plain, left = fitted.plain, fitted.table
+    new: list[Shock] = []
+    while len(new) < _AT_ONCE:
+        shock = _largest(plain, fitted.span, left, KINDS)
+        if shock.score < _least(left):
             break
-        # of a normal one, half its square is the gain of log likelihood
-        score = math.sqrt(2 * gain)
-        found.append(turn._replace(score=score))
-        candidate, left = other, without
-    # sizes and scores by what is known at the end, beside all others
-    plain = candidate._replace(threshold=math.inf, steps=False)
-    for k, shock in enumerate(found):
-        alone = _without(plain, left, shock._replace(size=-shock.size))
-        again = _scores(plain, span, alone)
-        size, score = (float(x[shock.row, shock.kind]) for x in again)
-        score = max(score, shock.score) if shock.kind == SLOPE else score
-        found[k] = shock._replace(size=size, score=score)
-    return found, candidate
+        new.append(shock)
+        left = _without(plain, left, shock)
+    return new, left
+
+
+def _proved_turn(
+    fitted: _Fitted, fit: Callable[[ChannelRows], FilteredChannel]
+) -> tuple[Shock, _Fitted] | None:
+    """Return a turn of the slope, and the rest, if that is more probable.
+
+    A trend that wanders explains turns too, so that their scores are small.
+    """
+    plain, table = fitted.plain, fitted.table
+    turn = _largest(_still(plain), fitted.span, table, kinds=[SLOPE])
+    if turn.score < _least(table):
+        return None
+    rest = _Fitted.of(fit(_without(plain, table, turn)))
+    # both are judged over the same span, in which priors of sizes count
+    rest = rest._replace(span=fitted.span)
+    gain = fitted.loss - rest.loss
+    if gain < _TURN * math.log(len(table.times)):
+        return None
+    # of a normal one, half its square is the gain of log likelihood
+    return turn._replace(score=math.sqrt(2 * gain)), rest
+
+
+def _scored_again(shock: Shock, fitted: _Fitted) -> Shock:
+    """Return a shock's size and score, by what is known at the end."""
+    plain = fitted.plain
+    # taking out the opposite puts it back
+    opposite = shock._replace(size=-shock.size)
+    alone = _without(plain, fitted.table, opposite)
+    sizes, scores = _scores(plain, fitted.span, alone)
+    score = float(scores[shock.row, shock.kind])
+    if shock.kind == SLOPE:
+        score = max(score, shock.score)
+    return shock._replace(size=float(sizes[shock.row, shock.kind]), score=score)
 
 
 def _least(table: ChannelRows) -> float:
@@ -95,7 +150,8 @@ def _least(table: ChannelRows) -> float:
 
     Bonferroni: of three kinds at each row, either way, none is as large by chance.
     """
-    return float(norm.isf(_FALSE_ALARMS / (2 * 3 * max(len(table.times), 1))))
+    n_scores = 2 * len(KINDS) * max(len(table.times), 1)
+    return float(norm.isf(_FALSE_ALARMS / n_scores))
 
 
 def _still(candidate: Candidate) -> Candidate:
@@ -109,26 +165,25 @@ def _still(candidate: Candidate) -> Candidate:
     return candidate._replace(logs=logs)
 
 
-def _loss(candidate: Candidate, span: float, table: ChannelRows) -> float:
-    """Return minus the log-likelihood of rows, in units of y."""
-    plain = candidate._replace(threshold=math.inf, steps=False)
-    loss = plain.filtered(plain.space(span), plain.in_units(table)).loss
-    return loss + plain.log_units(table)
-
-
 def _largest(
-    candidate: Candidate, span: float, table: ChannelRows, kinds: Sequence[int] = KINDS
+    candidate: Candidate, span: float, table: ChannelRows, kinds: Sequence[int]
 ) -> Shock:
     """Return the shock of the highest score, of some kinds."""
     sizes, scores = _scores(candidate, span, table)
-    chosen = np.zeros_like(scores)
-    for kind in kinds:
-        chosen[:, kind] = scores[:, kind]
-    for of, n in _FEWEST.items():
-        chosen[:n, of] = chosen[max(len(chosen) - n + 1, 0) :, of] = 0.0
-    row, k = np.unravel_index(int(chosen.argmax()), chosen.shape)
-    size, score = float(sizes[row, k]), float(chosen[row, k])
-    return Shock(row=int(row), kind=int(k), size=size, score=score)
+    n = len(scores)
+    may_be = np.zeros(scores.shape, dtype=bool)
+    may_be[:, kinds] = True
+    for kind, fewest in _FEWEST.items():
+        may_be[:fewest, kind] = False
+        may_be[max(n - fewest + 1, 0) :, kind] = False
+    scores = np.where(may_be, scores, 0.0)
+    row, kind = divmod(int(scores.argmax()), scores.shape[1])
+    return Shock(
+        row=row,
+        kind=kind,
+        size=float(sizes[row, kind]),
+        score=float(scores[row, kind]),
+    )
 
 
 def _scores(
@@ -155,11 +210,11 @@ def _scores(
 
 def _without(candidate: Candidate, table: ChannelRows, shock: Shock) -> ChannelRows:
     """Return rows without what a shock did to them."""
-    rows, row = candidate.in_units(table), shock.row
+    rows = candidate.in_units(table)
     values, size = rows.values.copy(), shock.size / candidate.alone(0).scale
-    since = rows.times - rows.times[row]
+    since = rows.times - rows.times[shock.row]
     if shock.kind == SPIKE:
-        values[row] -= size
+        values[shock.row] -= size
     elif shock.kind == STEP:
         values[since >= 0] -= size
     else:
@@ -172,10 +227,6 @@ def size_of(candidate: Candidate, table: ChannelRows, shock: Shock) -> float:
     """Return a shock's size in units of y, at its row."""
     one, rows = candidate.alone(0), candidate.in_units(table)
     here = rows.values[[shock.row]]
+    # of a logarithm the same size is more of y where that is large
     without = one.original(here - shock.size / one.scale)
     return float(table.values[shock.row] - without[0])
-
-
-def _told(group: FilteredChannel) -> tuple[Candidate, float, ChannelRows]:
-    """Return the heaviest candidate, its span, and rows with what it reads there."""
-    return group.heaviest[0], group.span, group.table

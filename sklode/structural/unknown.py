@@ -15,9 +15,8 @@ from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
 
 _PATHS, _FEWEST = 200, 20  # of X, that tell how wide answers are
-_MOST_ROWS = (
-    2_000_000  # of all paths, which may cross all that was seen: 16 MB a column
-)
+# of all paths, which may cross all that was seen: 16 MB a column
+_MOST_ROWS = 2_000_000
 
 
 class Unknown:
@@ -30,7 +29,7 @@ class Unknown:
 
     def __init__(self, history: History, seed: int) -> None:
         self._history, self._seed = history, seed
-        self._levels: dict[int, StructuralModel] = {}
+        self._models: dict[int, StructuralModel] = {}
 
     def filled(self, known: Observations) -> Observations:
         """Return rows with the mean of what X may be."""
@@ -39,35 +38,38 @@ class Unknown:
             return known
         controls = known.controls.copy()
         for first, n in self._history.columns.blocks:
-            own, where = slice(first, first + n), missing[:, first]
-            if where.any() and n == 1:
+            own = slice(first, first + n)
+            # the levels of a category are missing together
+            where = missing[:, first]
+            if not where.any():
+                continue
+            if n == 1:
                 answers, asked = self._column(first, known, where)
                 controls[where, own] = answers.means(asked)
-            elif where.any():
+            else:
                 seen = self._history.given.controls[:, own]
-                usual = np.nan_to_num(seen).sum(0)
-                controls[where, own] = usual / max(usual.sum(), 1.0)
+                # of indicators, sums are counts
+                counts = np.nan_to_num(seen).sum(0)
+                controls[where, own] = counts / max(counts.sum(), 1.0)
         return replace(known, controls=controls)
 
     @functools.cached_property
     def seen(self) -> History:
         """The history with X filled."""
-        return replace(self._history, fills=self.filled(self._history.given).controls)
+        filled = self.filled(self._history.given)
+        return replace(self._history, fills=filled.controls)
 
     def learned(self, model: StructuralModel) -> History:
         """Return what is `seen`, with y as uncertain as X makes it, says a model."""
         given, history = self._history.given, self.seen
-        like = given.like[:0]
         answers = StructuralAnswers(
-            model.filtered(history.rows), history, 0, None, self
+            model.filtered(history.rows), history, seed=0, unknown=self
         )
         where = np.isnan(given.controls).any(axis=1)
 
-        def variances(rows: Observations) -> Array:
-            asked = Asked(like, given.series[where], given.ticks[where], rows, {})
-            return answers.variances(asked, 0)
-
-        wide, narrow = variances(given), variances(history.rows)
+        # what unknown X adds to a variance is that of an error of measurement
+        wide = answers.variances(_asked(given, where), 0)
+        narrow = answers.variances(_asked(history.rows, where), 0)
         blurs = np.zeros(given.values.shape)
         blurs[where] = np.sqrt(np.maximum(wide - narrow, 0.0))
         return replace(history, blurs=blurs)
@@ -80,23 +82,28 @@ class Unknown:
         None where X is known, or nothing that it does is.
         """
         known = asked.known
-        if n is None:
-            n = int(np.clip(_MOST_ROWS // len(known.ticks), _FEWEST, _PATHS))
+        # known rows before the first one asked are filled with their means
         since = np.full(len(known.keys), np.iinfo(np.int64).max)
         np.minimum.at(since, asked.series, asked.ticks)
-        drawn = np.isnan(known.controls) & (known.ticks >= since[known.series])[:, None]
+        is_late = known.ticks >= since[known.series]
+        drawn = np.isnan(known.controls) & is_late[:, None]
         acts = any(effect.is_of_X for effect in model.effects)
         if not (acts and drawn.any()):
             return None
+        if n is None:
+            n = int(np.clip(_MOST_ROWS // len(known.ticks), _FEWEST, _PATHS))
         late, paths = self._paths(known, drawn, n)
         place = rows_before(late.bounds, late.ticks, asked.series, asked.ticks)
-        is_late = place >= late.bounds[asked.series]
+        has_row = place >= late.bounds[asked.series]
         place = np.maximum(place, 0)
-        mean, *found = (
-            model.inputs_of(asked.ticks, replace(late, controls=one), place)[:, 1:]
-            for one in (late.controls, *paths)
-        )
-        return np.where(is_late[:, None], np.stack(found) - mean, 0.0)
+
+        def inputs(controls: Array) -> Array:
+            rows = replace(late, controls=controls)
+            # without the first, the local clock, which X does not change
+            return model.inputs_of(asked.ticks, rows, place)[:, 1:]
+
+        found = np.stack([inputs(path) for path in paths]) - inputs(late.controls)
+        return np.where(has_row[:, None], found, 0.0)
 
     def _paths(
         self, known: Observations, drawn: Flags, n: int
@@ -105,24 +112,29 @@ class Unknown:
 
         They differ where ``drawn`` (row, control) says; rows begin with one before.
         """
+        # from the row before, as X is linear between rows; of series that nothing is
+        # drawn of, from their end on: none
         first = known.bounds[1:].copy()
         some = np.flatnonzero(drawn.any(axis=1))
         np.minimum.at(first, known.series[some], some - 1)
-        late = np.arange(len(known.ticks)) >= first[known.series]
-        lengths = np.bincount(known.series[late], minlength=len(known.keys))
+        is_late = np.arange(len(known.ticks)) >= first[known.series]
+        series = known.series[is_late]
+        lengths = np.bincount(series, minlength=len(known.keys))
         bounds = np.append(0, np.cumsum(lengths))
-        rows = self.filled(known).rows(late, bounds, known.keys)
+        rows = self.filled(known).rows(is_late, bounds, known.keys)
         paths = np.repeat(rows.controls[None], n, axis=0)
-        for k, size in self._history.columns.blocks:
-            own, where = slice(k, k + size), np.asarray(drawn[:, k])
+        for column, size in self._history.columns.blocks:
+            where = np.asarray(drawn[:, column])
             if not size or not where.any():
                 continue
+            own = slice(column, column + size)
             if size == 1:
-                answers, asked = self._column(k, known, where)
+                answers, asked = self._column(column, known, where)
                 found = answers.paths(asked, n, noise=True)
             else:
                 found = self._followed(own, int(where.sum()), n)
-            paths[:, where[late], own] += found - found.mean(axis=0)
+            # about the mean that is filled, so that paths do not move answers
+            paths[:, where[is_late], own] += found - found.mean(axis=0)
         return rows, paths
 
     def _column(
@@ -130,13 +142,21 @@ class Unknown:
     ) -> tuple[StructuralAnswers, Asked]:
         """Return what a column's model answers, given all that is known of it."""
         history = self._history
-        if column not in self._levels:
-            self._levels[column] = StructuralModel.fit(_alone(history.given, column))
-        model, rows = self._levels[column], _alone(known, column)
-        own = History(rows, history.steps, history.levels, [column], [])
-        answers = StructuralAnswers(model.filtered(rows), own, self._seed + 1 + column)
-        series, ticks = known.series[where], known.ticks[where]
-        return answers, Asked(known.like[:0], series, ticks, rows, {})
+        if column not in self._models:
+            seen = _alone(history.given, column)
+            self._models[column] = StructuralModel.fit(seen)
+        model, rows = self._models[column], _alone(known, column)
+        own = History(
+            given=rows,
+            steps=history.steps,
+            levels=history.levels,
+            channels=[column],
+            controls=[],
+        )
+        # columns must not draw the same errors
+        seed = self._seed + 1 + column
+        answers = StructuralAnswers(model.filtered(rows), own, seed)
+        return answers, _asked(rows, where)
 
     def _followed(self, columns: slice, n_rows: int, n: int) -> Array:
         """Return levels of rows that follow each other, (path, row, level)."""
@@ -144,16 +164,35 @@ class Unknown:
         seen = seen[~np.isnan(seen).any(axis=1)]
         if not len(seen):  # only other series, in pretraining, had any
             return np.zeros((n, n_rows, seen.shape[1]))
-        begin = np.random.default_rng(self._seed).permutation(n) * len(seen) // n
-        found: Array = seen[(begin[:, None] + np.arange(n_rows)) % len(seen)]
+        # paths begin at rows spread evenly, in random order, and go around the end
+        order = np.random.default_rng(self._seed).permutation(n)
+        begin = order * len(seen) // n
+        place = (begin[:, None] + np.arange(n_rows)) % len(seen)
+        found: Array = seen[place]
         return found
+
+
+def _asked(rows: Observations, where: Flags) -> Asked:
+    """Return some of the rows as what is asked; their index is not read."""
+    return Asked(
+        index=rows.like[:0],
+        series=rows.series[where],
+        ticks=rows.ticks[where],
+        known=rows,
+        unknown={},
+    )
 
 
 def _alone(rows: Observations, column: int) -> Observations:
     """Return a column of X as series; one without any value has the usual one."""
     values = rows.controls[:, [column]].copy()
-    some = np.bincount(rows.series[~np.isnan(values[:, 0])], minlength=len(rows.keys))
-    usual = np.nanmean(values) if some.any() else 0.0
-    values[rows.bounds[:-1][some == 0]] = usual
-    errors, none = np.where(np.isnan(values), np.nan, 0.0), rows.controls[:, :0]
-    return replace(rows, values=values, controls=none, errors=errors)
+    is_known = ~np.isnan(values[:, 0])
+    n_known = np.bincount(rows.series[is_known], minlength=len(rows.keys))
+    usual = np.nanmean(values) if is_known.any() else 0.0
+    values[rows.bounds[:-1][n_known == 0]] = usual
+    return replace(
+        rows,
+        values=values,
+        controls=rows.controls[:, :0],
+        errors=np.where(np.isnan(values), np.nan, 0.0),
+    )
