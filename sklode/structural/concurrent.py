@@ -34,16 +34,20 @@ from sklode.structural.regression import (
 from sklode.structural.units import usual_deviation
 
 _MOST_CHANNELS = 12  # pairs of them are smoothed
-_MOST_ROWS, _LEAST_ROWS = 1500, 60  # last ones of a series, that it is found on
-_LENGTHS = 1, 5, 25  # rows that are hidden together: a lone one, gaps, lost weeks
+# last ones of a series, that it is found on
+_MOST_ROWS, _LEAST_ROWS = 1500, 60
+# rows that are hidden together: a lone one, gaps, lost weeks
+_LENGTHS = 1, 5, 25
 _FIRST = _LENGTHS[1:2]
 _LEAST_VARIANCE = 1e-12  # in units of the states
 _PENALTIES = 10.0 ** np.arange(-1, 4.5, 0.5)  # of unit features
-# share of hidden rows' squares that must be explained: weaker links of the Denver air
-# (0.01 to 0.03) harmed as often as they helped
+# share of hidden rows' squares that must be explained: weaker links
+# of the Denver air (0.01 to 0.03) harmed as often as they helped
 _LEAST_SHARE = 0.05
-_NOISE = 3.0  # a noise beyond so many deviations is an outlier, and tells no more
-# of the explained variance; shrunk weights explain more than their squares say
+# a noise beyond so many deviations is an outlier, and tells no more
+_NOISE = 3.0
+# of the explained variance; shrunk weights
+# explain more than their squares say
 _SHARES = np.append(np.linspace(0, 1, 11), [1.02, 1.04, 1.07, 1.1])
 _LEFT = 1e-3  # of a variance is left at least
 
@@ -153,8 +157,10 @@ def _near(table: ChannelRows, asked: ChannelRows) -> ChannelRows:
     """Return a lone series' rows up to so many before those asked, and after."""
     if len(table.bounds) > 2 or not len(asked.times):
         return table
-    first, end = np.searchsorted(table.times, asked.times[[0, -1]])
-    return table.where(slice(max(int(first) - _MOST_ROWS, 0), int(end) + _MOST_ROWS))
+    ends = asked.times[[0, -1]]
+    first, end = np.searchsorted(table.times, ends).tolist()
+    near = slice(max(first - _MOST_ROWS, 0), end + _MOST_ROWS)
+    return table.where(near)
 
 
 def _is_known(seen: ChannelRows, rows: ChannelRows) -> Flags:
@@ -186,24 +192,28 @@ def _new(
     They are smoothed as the channel's own rows would be: what is forecast there from
     either's known rows is then the same, and cancels.
     """
+    known = rows.where(is_known)
     signal, variance = channel.smoothed(rows, asked)
-    known_signal, known_variance = channel.smoothed(rows.where(is_known), asked)
+    known_signal, known_variance = channel.smoothed(known, asked)
     series = asked.series
     place = rows_before(rows.bounds, rows.times, series, asked.times)
     is_own = place >= rows.bounds[series]
     place = np.maximum(place, 0)
-    is_new = is_own & (rows.times[place] == asked.times) & ~is_known[place]
+    is_same = is_own & (rows.times[place] == asked.times)
+    is_new = is_same & ~is_known[place]
     noise, of_noise = np.zeros((2, len(asked.times)))
-    # what a row's value is beyond its signal; that has the variance of the noise, less
-    # what the row itself has pulled the signal to it
+    # what a row's value is beyond its signal; that has the variance of
+    # the noise, less what the row itself has pulled the signal to it
     noise[is_new] = rows.values[place[is_new]] - signal[is_new]
     of_noise[is_new] = channel.noises(asked)[is_new] - variance[is_new]
     of_noise = np.sqrt(np.maximum(of_noise, 0.0))
     noise = np.clip(noise, -_NOISE * of_noise, _NOISE * of_noise)
-    # what the variance loses is the variance of where the mean goes (total variance)
+    # what the variance loses is the variance
+    # of where the mean goes (total variance)
     spread = np.sqrt(np.maximum(known_variance - variance, 0.0))
     moved = np.where(spread > 0, signal - known_signal, 0.0)
-    return np.stack([moved, noise], 1), np.stack([spread, of_noise], 1)
+    new = np.stack([moved, noise], axis=1)
+    return new, np.stack([spread, of_noise], axis=1)
 
 
 class _Hidden(NamedTuple):
@@ -233,7 +243,8 @@ def _hidden(
         for turn in (0, 1)
     ]
     # each field's arrays, of all lengths and turns, end to end
-    return _Hidden(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+    fields = zip(*found, strict=True)
+    return _Hidden(*(np.concatenate(arrays) for arrays in fields))
 
 
 def _hidden_by_turns(
@@ -256,7 +267,8 @@ def _hidden_by_turns(
         spread=spread,
         signal=variance,
         noise=channels[k].noises(hidden),
-        # rows that are hidden together are of one block: that of their first row
+        # rows that are hidden together are of
+        # one block: that of their first row
         block=(part[is_hidden] * length * BLOCKS) // n,
         length=np.full(len(signal), length),
     )
@@ -268,7 +280,9 @@ def _look(
     """Return what another channel adds where rows are hidden, see `_new`."""
     table = other.in_units(other.table)
     if len(table.bounds) == 2:
-        table = table.where(table.times >= min(seen.times[0], asked.times[0]))
+        # own rows are the last ones: others from before them tell nothing
+        first = min(seen.times[0], asked.times[0])
+        table = table.where(table.times >= first)
     if len(table.times) < _LEAST_ROWS // 2:
         nothing = np.zeros((len(asked.times), 2))
         return nothing, nothing
@@ -301,11 +315,12 @@ def _regressed(hidden: _Hidden) -> _Proved | None:
     # where nothing varies rounding may leave less than nothing
     variance = hidden.signal + hidden.noise
     spread = np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
-    rest = hidden.rest / spread
+    rest: Array = hidden.rest / spread
     new = hidden.new.reshape(n, -1) / spread[:, None]
     scale = np.sqrt((new**2).mean(0))
     used = scale > 1e-6
-    # of rows that are mostly as expected to all digits, nothing is left to tell
+    # of rows that are mostly as expected to
+    # all digits, nothing is left to tell
     if not used.any() or not usual_deviation(rest) > 0:
         return None
     rest = clipped(rest)
@@ -313,12 +328,14 @@ def _regressed(hidden: _Hidden) -> _Proved | None:
     blocks = [(hidden.block == b, hidden.block != b) for b in range(BLOCKS)]
     told, best = held_out(features, rest, _PENALTIES, blocks)
     gains = rest**2 - (rest - told) ** 2
-    by_block = np.bincount(hidden.block, gains, BLOCKS)
+    sums = np.bincount(hidden.block, gains, BLOCKS)
     # neither lone rows nor gaps may lose
-    each_length = set(hidden.length.tolist())
-    by_length = [gains[hidden.length == length].sum() for length in each_length]
+    by_length = [
+        gains[hidden.length == length].sum() for length in set(hidden.length.tolist())
+    ]
+    is_proved = is_beyond_chance(np.asarray(sums, float)) and min(by_length) > 0
     is_strong = gains.sum() > _LEAST_SHARE * (rest @ rest)
-    if not (is_beyond_chance(by_block) and is_strong and min(by_length) > 0):
+    if not (is_proved and is_strong):
         return None
     weights = np.zeros(len(used))
     weights[used] = ridge(features, rest, _PENALTIES)[best] / scale[used]

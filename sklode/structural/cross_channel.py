@@ -33,7 +33,8 @@ _LEADS = np.array([*range(_NEAR), 8, 10, 12, 15, 19, 24, 29])
 # rows later than so many usual gaps, each, do not count
 _REACH = 2.0
 _PENALTIES = 10.0 ** np.arange(1, 5.5, 0.5)  # of unit features
-_FADING = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0  # rates that are tried, by usual gap
+# rates that are tried, by usual gap
+_FADING = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0
 
 
 class CrossChannel(NamedTuple):
@@ -125,7 +126,8 @@ class _Stamps(NamedTuple):
         is_same = np.diff(self.series) == 0
         gaps = np.where(is_same, np.diff(self.times), np.inf)
         left = np.exp(-gaps[:, None] / np.array(MEMORIES))
-        # what is past fades as exp(-t / memory), so one step brings all of it on
+        # what is past fades as exp(-t / memory),
+        # so one step brings all of it on
         for i in range(1, len(sums)):
             sums[i] += sums[i - 1] * left[i - 1]
         return sums
@@ -176,10 +178,12 @@ def _look_ahead_by(candidate: Candidate, span: float, table: ChannelRows) -> _Ah
     # leads increase: a row that has the first one has some
     origins = is_there[:, 0]
     asked, n_origins = later[origins].ravel(), int(origins.sum())
-    # a lead that is not there stands at the one before it, as times must not fall
+    # a lead that is not there stands at the
+    # one before it, as times must not fall
     times = np.where(is_there, table.times[later], -np.inf)[origins]
     times = np.maximum.accumulate(times, axis=1)
-    # each origin is a series of its own, which begins with the states there
+    # each origin is a series of its own,
+    # which begins with the states there
     queries = ChannelRows(
         times=times.ravel(),
         values=np.full(len(asked), np.nan),

@@ -20,7 +20,8 @@ MOST_CHANNELS = 8
 """Of so many columns each pair is looked at; of more none."""
 
 _MOST_ROWS, _LEAST_ROWS = 3000, 100  # last ones, or of some series
-_N_BINS = 12  # of the earlier channel's values, each with a mean of its own
+# of the earlier channel's values, each with a mean of its own
+_N_BINS = 12
 _LEAST_SHARE = 0.1  # of the squares must be explained
 _MOST_PEAKS = 2  # delays of a pair that are judged
 _ONE_WAY = 2.0  # times as much as the other way round must be explained
@@ -100,8 +101,8 @@ def _standing_out(
     if not len(peaks):
         return 0.0, delays[:0]
     peaks = peaks[np.argsort(-shares[peaks])[:_MOST_PEAKS]]
-    # and the vertex of a parabola through each peak and its neighbours: of values a, b,
-    # c at -1, 0, 1 that is (a - c) / (2 (a - 2 b + c))
+    # and the vertex of a parabola through each peak and its neighbours:
+    # of values a, b, c at -1, 0, 1 that is (a - c) / (2 (a - 2 b + c))
     before, at, after = shares[peaks - 1], shares[peaks], shares[peaks + 1]
     vertex = 0.5 * (before - after) / (before - 2 * at + after)
     vertices = delays[peaks] + spacing * vertex

@@ -26,24 +26,26 @@ from sklode.structural.effects import (
     columns_of,
 )
 
-# of a curve, at quantiles of the column; of one that changes along the day
+# of a curve, at quantiles of the column;
+# of one that changes along the day
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
 _MONTH_WAVES = 4, 12
-# of a day's shape: those that rows of an hour show, and of a quarter of one
+# of a day's shape: those that rows of
+# an hour show, and of a quarter of one
 _WAVES = 12, 48
 _FEW_WAVES = 3  # of the day, along which a curve changes
 _MOST_KINDS = 3  # of days, beside the usual one
-# standard deviations, in spreads, of a day's shape: a factor of three tells little
-# more; of a named day; of what a category's level adds
+# standard deviations, in spreads, of a day's shape: a factor of three
+# tells little more; of a named day; of what a category's level adds
 _SIZES = 1.0, 0.3, 0.1
 _SIZES_OF_DAYS = 3.0, 1.0, 0.3
 _SIZES_OF_LEVELS = 2.0, 0.7, 0.25, 0.08
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
-# of a kind: two weeks of it suffice, as the proof by stretches decides; that was
-# chosen on the electricity load and a series of minutes
+# of a kind: two weeks of it suffice, as the proof by stretches decides;
+# that was chosen on the electricity load and a series of minutes
 _FEWEST_DAYS = 2
 _MOST_STRETCHES = 5  # of each series, see `effect_selection`
 _LINE: tuple[float, ...] = ()  # its knots, beside those of a curve
@@ -76,7 +78,8 @@ class Inputs(NamedTuple):
         """Return those of some observed rows, from first ones on."""
         rows, bounds = self.rows[chosen], self.read.bounds
         series = self._series_of(rows)
-        # all rows between the first and the end of a series feed its memories
+        # all rows between the first and the
+        # end of a series feed its memories
         own, first = np.unique(series, return_index=True)
         pairs = zip(rows[first], bounds[own + 1], strict=True)
         kept = [np.arange(start, end) for start, end in pairs]
@@ -87,7 +90,8 @@ class Inputs(NamedTuple):
             times=self.read.times[every],
             columns=self.read.columns[every],
         )
-        # both are sorted, so that a row's place among those kept is its number there
+        # both are sorted, so that a row's place
+        # among those kept is its number there
         new_rows = np.searchsorted(every, rows)
         return self._replace(read=read, clock=self.clock[every], rows=new_rows)
 
@@ -166,7 +170,8 @@ class Inputs(NamedTuple):
         ]
         if not (n_waves and shapes):
             return found
-        # a curve takes more coefficients than a line, so it has fewer knots and waves
+        # a curve takes more coefficients than a
+        # line, so it has fewer knots and waves
         few = [_knots(values, _FEW_KNOTS) if shape else _LINE for shape in shapes]
         waves = min(n_waves, _WAVES[0] if len(shapes) == 1 else _FEW_WAVES)
         along = [
@@ -221,7 +226,8 @@ class Inputs(NamedTuple):
         """Return days in a row that may be of one kind, if they were seen often."""
         begun = self.clock[self.rows, WEEKDAY][self._begins()].astype(np.int64)
         seen = np.bincount(begun, minlength=self.n_days + 1)
-        # all days of the week are no kind; what begins on Sunday goes on on Monday
+        # all days of the week are no kind; what
+        # begins on Sunday goes on on Monday
         longest = min(_MOST_DAYS, self.n_days - 1)
         runs = {
             tuple(sorted((first + k) % self.n_days for k in range(n)))
@@ -244,7 +250,8 @@ class Inputs(NamedTuple):
             begins = self._begins()
             parts = [_weeks(first, end, begins, self.n_days) for first, end in pairs]
         elif self.has_month or self.n_kinds or self.delays:
-            # equal ones; a short series has fewer, as some begin at one row
+            # equal ones; a short series has
+            # fewer, as some begin at one row
             starts = [
                 np.linspace(first, end, _MOST_STRETCHES + 1)[:-1].round()
                 for first, end in pairs
@@ -267,7 +274,8 @@ class Inputs(NamedTuple):
             return 0
         shares = self.clock[self.rows, SHARE_OF_DAY]
         n_stamps = len(np.unique(shares.round(4)))
-        # uneven stamps are all different: a usual day's rows tell how fine they are
+        # uneven stamps are all different: a
+        # usual day's rows tell how fine they are
         n_rows = max(len(self.rows) // self._begins().sum(), 2 * _WAVES[0])
         # a wave takes two stamps (Nyquist)
         return int(min(n_stamps // 2, n_rows // 2, _WAVES[-1]))

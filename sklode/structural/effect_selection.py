@@ -22,7 +22,8 @@ from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.effect_inputs import Estimate, Inputs
 from sklode.structural.effects import Effect
 
-# factors of a memory, from a half to twice, that are tried once it is chosen
+# factors of a memory, from a half to
+# twice, that are tried once it is chosen
 _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
@@ -31,7 +32,8 @@ _SWEEPS = 4  # over all places, if effects go on to change
 _PROVED, _PROVED_BY_FEW = 1.5, 1.2
 
 
-# effects by place: what may act at once and late, or along the day, has several
+# effects by place: what may act at once
+# and late, or along the day, has several
 _Held: TypeAlias = dict[int, Effect]
 
 
@@ -57,8 +59,9 @@ class EffectJudge:
             left = table._replace(values=table.values - response)
         # stretches of whole weeks, that tell by turns what others do
         self._stretches = inputs.stretches(table.bounds)
-        # where each series' stretches begin, for sums over these
-        self._first = np.searchsorted(self._stretches[:-1], table.bounds[:-1])
+        # of each series the first stretch, for sums over these
+        starts = self._stretches[:-1]
+        self._first = np.searchsorted(starts, table.bounds[:-1])
         space = candidate.space(span)
         found = candidate.filtered(space, left, space.whole)
         self._system = candidate.system(space, table)
@@ -77,7 +80,8 @@ class EffectJudge:
             gains=self._gains,
             values=columns,
         )
-        innovations = (columns - expected) * np.sqrt(self._inverse_F)[:, None]
+        root = np.sqrt(self._inverse_F)[:, None]
+        innovations = (columns - expected) * root
         return np.split(innovations, self._stretches[1:-1])
 
     def _of(self, effect: Effect) -> list[Array]:
@@ -106,13 +110,14 @@ class EffectJudge:
         if len(one.days) > 1:
             # what several days have in common is the sum of what each has
             each = [one._replace(days=(day,)) for day in one.days]
-            return np.sum([self._product(day, other) for day in each], axis=0)
+            parts = [self._product(day, other) for day in each]
+            return np.sum(parts, axis=0)
         if other is not None and len(other.days) > 1:
             # A' B is (B' A)'
             return np.swapaxes(self._product(other, one), 1, 2)
         columns = self._y if other is None else self._of(other)
-        parts = zip(self._of(one), columns, strict=True)
-        return np.stack([own.T @ column for own, column in parts])
+        pairs = zip(self._of(one), columns, strict=True)
+        return np.stack([own.T @ column for own, column in pairs])
 
     def _by_stretch(self, effects: list[Effect]) -> tuple[Array, Array]:
         """Return the Gram matrix and the moments of effects, of each stretch.
@@ -122,13 +127,14 @@ class EffectJudge:
         n = len(self._stretches) - 1
         size = sum(effect.n_columns for effect in effects)
         # of no effects both are empty
-        grams = [np.zeros((n, 0, size))]
-        moments = [np.zeros((n, 0, 1))]
+        grams: list[Array] = [np.zeros((n, 0, size))]
+        moments: list[Array] = [np.zeros((n, 0, 1))]
         for own in effects:
-            products = [self._product(own, other) for other in effects]
-            grams.append(np.concatenate(products, axis=2))
+            row = [self._product(own, other) for other in effects]
+            grams.append(np.concatenate(row, axis=2))
             moments.append(self._product(own, None))
-        return np.concatenate(grams, axis=1), np.concatenate(moments, axis=1)
+        gram = np.concatenate(grams, axis=1)
+        return gram, np.concatenate(moments, axis=1)
 
     def _summed(self, stretches: Array) -> Array:
         """Return the sum of each series' stretches."""
@@ -147,8 +153,8 @@ class EffectJudge:
         Coefficients are those of the other stretches of a series.
         """
         gram, moments = self._by_stretch(effects)
-        ends = [*self._first, len(gram)]
-        series = np.repeat(np.arange(len(self._first)), np.diff(ends))
+        n_stretches = np.diff([*self._first, len(gram)])
+        series = np.repeat(np.arange(len(n_stretches)), n_stretches)
         # sums of a series less those of a stretch are those of the others
         every = self._summed(gram)[series] + np.eye(gram.shape[1])
         others = self._summed(moments)[series] - moments
@@ -177,17 +183,18 @@ class EffectJudge:
         for option in options:
             n = option.n_columns
             several = [option, *others, None]
-            products = [self._product(option, one) for one in several]
-            row = self._summed(np.concatenate(products, axis=2))
-            own = row[..., :n] + np.eye(n)
-            cross, target = row[..., n:-1], row[..., -1:]
-            # what the others leave of an option, and of y beside them: the
-            # Schur complement of their block, which need not be built anew
-            # for each option
+            parts = [self._product(option, one) for one in several]
+            row = self._summed(np.concatenate(parts, axis=2))
+            own, target = row[..., :n] + np.eye(n), row[..., -1:]
+            cross = row[..., n:-1]
+            # what the others leave of an option, and of y
+            # beside them: the Schur complement of their block,
+            # which need not be built anew for each option
             across = np.swapaxes(cross, 1, 2)
             goals = np.concatenate([across, told], axis=2)
             rest = cross @ np.linalg.solve(inner, goals)
-            gain = _evidence(own - rest[..., :-1], target - rest[..., -1:])
+            inner_left = own - rest[..., :-1]
+            gain = _evidence(inner_left, target - rest[..., -1:])
             gain -= self._inputs.log_odds(option)
             if gain > best[0] + _WORTH:
                 best = gain, option
@@ -208,12 +215,13 @@ class EffectJudge:
         """Return effects with coefficients, and what they add to the loss."""
         inner, told = self._system_of(effects)
         found = np.linalg.solve(inner, told)[..., 0]
-        # the filter's loss, given the coefficients, has the likelihood; beside
-        # it stand the prior of these and, after Laplace, the curvature there
-        curvature = np.linalg.slogdet(inner)[1].sum()
-        loss = 0.5 * float((found**2).sum() + curvature)
-        loss += sum(self._inputs.log_odds(effect) for effect in effects)
-        return Estimate(effects=tuple(effects), coefficients=found, loss=loss)
+        # the filter's loss, given the coefficients, has
+        # the likelihood; beside it stand the prior of
+        # these and, after Laplace, the curvature there
+        _, log_det = np.linalg.slogdet(inner)
+        loss = 0.5 * float((found**2).sum() + log_det.sum())
+        loss += sum(map(self._inputs.log_odds, effects))
+        return Estimate(tuple(effects), coefficients=found, loss=loss)
 
     def _searched(self, places: list[list[Effect]]) -> _Held:
         """Return the most probable effects, of each place one option or none.
@@ -243,8 +251,8 @@ class EffectJudge:
 
         Those of a search stand 2.4 times apart.
         """
-        memories = np.maximum(effect.memory * _NEAR, _NEAR[0]).tolist()
-        near = [effect._replace(memory=memory) for memory in memories]
+        memories = np.maximum(effect.memory * _NEAR, _NEAR[0])
+        near = [effect._replace(memory=m) for m in memories.tolist()]
         _, best = self.best([effect, *near], others)
         return best or effect
 
@@ -265,12 +273,12 @@ class EffectJudge:
 
 def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
     """Return effects, each at the first place that may hold it, soon or late."""
-    kinds = [{_soon(option) for option in options} for options in places]
+    kinds = [{*map(_soon, options)} for options in places]
     held: _Held = {}
     for effect in effects:
         own = _soon(effect)
-        may_hold = (k for k, kind in enumerate(kinds) if own in kind)
-        held[next(k for k in may_hold if k not in held)] = effect
+        free = (k for k in range(len(places)) if k not in held)
+        held[next(k for k in free if own in kinds[k])] = effect
     return held
 
 
@@ -292,4 +300,5 @@ def _evidence(inner: Array, told: Array) -> float:
     Machine Learning" (2006), equation 3.86.
     """
     explained = (told * np.linalg.solve(inner, told)).sum()
-    return 0.5 * float(explained - np.linalg.slogdet(inner)[1].sum())
+    _, log_det = np.linalg.slogdet(inner)
+    return 0.5 * float(explained - log_det.sum())

@@ -26,10 +26,12 @@ from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import kalman
 from sklode.structural.delays import N_DELAYS, earlier
 
-# in usual gaps, where a search begins: the most probable one lies near one of them
+# in usual gaps, where a search begins: the
+# most probable one lies near one of them
 MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
-# in natural logarithms, what a form must gain to pay for a part of an effect: one out
-# of so many memories and delays costs the logarithm of their number
+# in natural logarithms, what a form must gain to pay
+# for a part of an effect: one out of so many memories
+# and delays costs the logarithm of their number
 _ODDS_OF_CURVE = 1.0
 _ODDS_OF_MEMORY = math.log(len(MEMORIES))
 _ODDS_OF_DELAY = math.log(N_DELAYS)
@@ -39,7 +41,8 @@ ALWAYS, MONTH, HOLIDAYS = -1, -2, -3
 """Columns of effects that no X has: what is always there, months, and named days."""
 # of the size of named days, what part each name has of its own
 _OWN = 0.3
-# columns of a clock, see `Effect.along`; from `NAMED` on the kinds of three days
+# columns of a clock, see `Effect.along`;
+# from `NAMED` on the kinds of three days
 SHARE_OF_DAY, WEEKDAY, SHARE_OF_MONTH, NAMED = range(4)
 
 
@@ -83,10 +86,9 @@ class Effect(NamedTuple):
             return f"{day} of {which}" if self.days else day
         if self.levels:
             # the columns of a category are named "category = level"
-            category = str(controls[self.column]).partition(" = ")[0]
-            return (
-                f"{category} (levels, late)" if self.memory else f"{category} (levels)"
-            )
+            category, *_ = str(controls[self.column]).partition(" = ")
+            how = "levels, late" if self.memory else "levels"
+            return f"{category} ({how})"
         how = "curve" if self.knots else "line"
         if self.waves:
             how += f" along the {day}"
@@ -111,11 +113,13 @@ class Effect(NamedTuple):
         if self.column == HOLIDAYS:
             n_days = 3 if self.sides else 1
             return (1 + self.kinds) * n_days
-        # natural splines of n knots have n dimensions; the constant is the trend's
+        # natural splines of n knots have n
+        # dimensions; the constant is the trend's
         n = max(len(self.knots) - 1, self.levels, 1)
         if not self.waves:
             return n
-        # a cosine and a sine of each wave; where nothing else is, a constant too
+        # a cosine and a sine of each wave;
+        # where nothing else is, a constant too
         return n * (2 * self.waves + (self.column == ALWAYS))
 
     def at(self, values: Array) -> Array:
@@ -124,7 +128,8 @@ class Effect(NamedTuple):
             return self.size * values
         if not self.knots:
             return values[:, None]
-        # a natural spline goes on beyond its last knots by its slope there
+        # a natural spline goes on beyond
+        # its last knots by its slope there
         inside = np.clip(values, self.knots[0], self.knots[-1])
         beyond = (values - inside)[:, None]
         curve = _curve(self.knots)
@@ -167,15 +172,17 @@ class Effect(NamedTuple):
         1 / k, as that of a season's does.
         """
         k = np.arange(1, self.waves + 1)
-        is_of_month = self.column == MONTH
-        passed = clock[:, [SHARE_OF_MONTH if is_of_month else SHARE_OF_DAY]]
+        of_clock = SHARE_OF_MONTH if self.column == MONTH else SHARE_OF_DAY
+        passed = clock[:, [of_clock]]
         angles = 2 * math.pi * passed * k
         share = np.sqrt(1 / k)
         waves = [share * np.cos(angles), share * np.sin(angles)]
         if self.column == ALWAYS:
             waves.append(np.ones((len(clock), 1)))
-        # as cos^2 + sin^2 = 1, the waves have the variance sum 1 / k at any time
-        return np.hstack(waves) * (self.size / math.sqrt((1 / k).sum()))
+        # as cos^2 + sin^2 = 1, the waves have
+        # the variance sum 1 / k at any time
+        deviation = math.sqrt((1 / k).sum())
+        return np.hstack(waves) * (self.size / deviation)
 
 
 @functools.cache
@@ -189,14 +196,15 @@ def _curve(knots: tuple[float, ...]) -> CubicSpline:
     # a spline of each knot's unit vector: all others are their sums
     hats = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
     bends, gaps = hats(knots, 2), np.diff(knots)
-    # second derivatives are straight between knots, so that the integral of two hat
-    # functions is a third of the gaps on the diagonal, and a sixth beside it: R of
-    # Green and Silverman, section 2.1
+    # second derivatives are straight between knots, so that the integral
+    # of two hat functions is a third of the gaps on the diagonal, and a
+    # sixth beside it: R of Green and Silverman, section 2.1
     before, after = np.insert(gaps, 0, 0), np.append(gaps, 0)
     inner = np.diag(after + before) / 3
     inner += (np.diag(gaps, 1) + np.diag(gaps, -1)) / 6
     roughness, vectors = np.linalg.eigh(bends.T @ inner @ bends)
-    # the two smallest eigenvalues are zero, those of constants and straight lines
+    # the two smallest eigenvalues are zero,
+    # those of constants and straight lines
     weights = vectors[:, 2:] / np.sqrt(roughness[2:])
     weights /= math.sqrt((weights**2).sum(1).mean())
     return CubicSpline(knots, weights, bc_type="natural")
@@ -235,7 +243,8 @@ def columns_of(
                 series=series,
                 asked=times - effect.delay,
             )
-            # columns are standardised: what was never seen is taken for the mean
+            # columns are standardised: what was
+            # never seen is taken for the mean
             parts.append(effect.at(np.nan_to_num(found)))
         else:
             own = slice(k, k + effect.levels) if effect.levels else k

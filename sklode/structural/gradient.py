@@ -18,7 +18,8 @@ from sklode.structural.state_space import (
     StateSpace,
 )
 
-_MOST_NUMBERS = 2**21  # of covariances kept at once, 16 MB: what a cache may hold
+# of covariances kept at once, 16 MB: what a cache may hold
+_MOST_NUMBERS = 2**21
 
 
 class _Part(NamedTuple):
@@ -78,7 +79,8 @@ class Slopes:
         )
         for part in self._parts:
             n = len(part.bounds) - 1
-            # the design depends on times alone, and need not be worked out again
+            # the design depends on times alone,
+            # and need not be worked out again
             system = System(
                 times=part.times,
                 design=part.design,
@@ -137,8 +139,9 @@ def _in_logs(
     sizes, of_rates, of_start = np.exp(candidate.logs), slope.rates, slope.start
     walk, ou, ou_memory = space.rates[0], space.rates[3], space.rates[4]
     of_first, of_ou = of_start[0, 0], of_start[3, 3]
-    # a line of slope s from the last row on: at the first row s^2 times 1 for the
-    # level, -1 / span with the slope, twice in a covariance, and 1 / span^2
+    # a line of slope s from the last row on: at the
+    # first row s^2 times 1 for the level, -1 / span with
+    # the slope, twice in a covariance, and 1 / span^2
     of_line = of_first - 2 * of_start[0, 1] / span + of_start[1, 1] / span**2
     found[PLACE["slope"]] = 2 * sizes[PLACE["slope"]] ** 2 * of_line
     # the walk began a span before the first row
@@ -150,7 +153,8 @@ def _in_logs(
     found[PLACE["OU memory"]] = ou_memory * of_rates[4] - back
     found[PLACE["noise"]] = 2 * sizes[PLACE["noise"]] ** 2 * of_rates[5]
     found[PLACE["constant"]] = 2 * sizes[PLACE["constant"]] ** 2 * of_first
-    # two states of each harmonic follow the first four, and start with its variance
+    # two states of each harmonic follow the
+    # first four, and start with its variance
     waves, of_waves = space.waves, slope.waves
     diagonal = np.diag(of_start)[4 : 4 + 2 * len(waves)]
     of_variance = of_waves[:, 2] + diagonal.reshape(-1, 2).sum(1)
@@ -168,16 +172,18 @@ def _of_velocity(
 ) -> tuple[float, float, float]:
     """Return the slope in logs of the velocity's variance, and of its memory.
 
-    Last what the memory of the OU process adds by the velocity that moves it.
+    Last what the slope in the memory of the OU process loses by the velocity that
+    moves it.
     """
     of_rates, of_start = slope.rates, slope.start
     _, velocity, memory, _, ou_memory, _, smooth = space.rates
     of_first, of_own = of_start[0, 0], of_start[2, 2]
     # covariances stand in the matrix twice
     with_trend, with_ou = 2 * of_start[0, 2], 2 * of_start[2, 3]
-    # at the first row, a span after the velocity v of memory m began, its integral has
-    # the variance v m^2 (2 x + 2 exp(-x) - 2), and v m (1 - exp(-x)) with v; ``later``
-    # is the derivative of the former in m, where d x / d m = -x / m
+    # at the first row, a span after the velocity v of memory m began,
+    # its integral has the variance v m^2 (2 x + 2 exp(-x) - 2), and with
+    # v the covariance v m (1 - exp(-x)); ``later`` is the derivative
+    # of the former in m, where d x / d m = -x / m
     x = span / memory
     left = math.exp(-x)
     risen = velocity * memory**2 * (2 * x + 2 * left - 2)
@@ -186,8 +192,9 @@ def _of_velocity(
     rise += with_trend * velocity * memory * (1 - left)
     of_memory = of_rates[2] + of_first * later
     of_memory += with_trend * velocity * (1 - left - x * left)
-    # what moves the OU process starts with the variances s and s b (a + b), and the
-    # covariance s b, of rates a and b, one over the memories; see `kalman.driven`
+    # what moves the OU process starts with the variances
+    # s and s b (a + b), and the covariance s b, of rates
+    # a and b, one over the memories; see `kalman.driven`
     a, b = 1 / memory, 1 / ou_memory
     of_smooth = of_rates[6] + of_start[3, 3] + b * with_ou + b * (a + b) * of_own
     rise += smooth * of_smooth

@@ -37,8 +37,11 @@ def kinds_of(table: ChannelRows) -> Numbers:
     share = n_zeros / table.lengths[filled]
     is_below = np.minimum.reduceat(table.values, first) < 0
     # the first that is true counts
-    conditions = [is_below, share > MOST_ZEROS, share > 0]
-    found[filled] = np.select(conditions, [BELOW, ZEROS, SOME_ZEROS], ABOVE)
+    found[filled] = np.select(
+        condlist=[is_below, share > MOST_ZEROS, share > 0],
+        choicelist=[BELOW, ZEROS, SOME_ZEROS],
+        default=ABOVE,
+    )
     return found
 
 
@@ -52,8 +55,8 @@ def nearest(groups: Sequence[int], kinds: Numbers) -> Numbers:
 
 def groups_of(candidates: Sequence[Candidate], table: ChannelRows) -> Numbers:
     """Return each series' group, of those that candidates have."""
-    groups = list(dict.fromkeys(candidate.group for candidate in candidates))
-    return nearest(groups, kinds_of(table))
+    groups = dict.fromkeys(candidate.group for candidate in candidates)
+    return nearest([*groups], kinds_of(table))
 
 
 def fit_groups(
@@ -71,8 +74,8 @@ def fit_groups(
     if len(groups) < 2:
         return whole.candidates
     # rows of a kind that is too rare go to the group that is most like it
-    own = nearest(groups, kinds)[table.series]
-    parts = [np.flatnonzero(own == group) for group in groups]
+    group_of = nearest(groups, kinds)[table.series]
+    parts = [np.flatnonzero(group_of == group) for group in groups]
     each = [fit(rows.at(part)) for part in parts]
     # losses pay for hyperparameters: apart, series have more of them
     if sum(found.loss for found in each) > whole.loss:
@@ -81,9 +84,9 @@ def fit_groups(
     for group, part, found in zip(groups, parts, each, strict=True):
         is_lone = len(np.unique(table.series[part])) == 1
         for one, effects in found.candidates:
-            candidate = one._replace(group=group)
+            own = one._replace(group=group)
             if is_lone:
                 # one series does not tell how others of the group differ
-                candidate = candidate._replace(scale_spread=_FOREIGN, centred=True)
-            candidates.append((candidate, effects))
+                own = own._replace(scale_spread=_FOREIGN, centred=True)
+            candidates.append((own, effects))
     return candidates

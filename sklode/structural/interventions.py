@@ -24,14 +24,15 @@ from sklode.structural.state_space import PLACE
 
 SPIKE, STEP, SLOPE = KINDS = range(3)
 _FALSE_ALARMS = 0.05  # of a series without shocks, by convention
-# times that hyperparameters are sought anew, as shocks had inflated them, and shocks
-# that are taken out before
+# times that hyperparameters are sought anew, as shocks
+# had inflated them, and shocks that are taken out before
 _ROUNDS, _AT_ONCE = 10, 4
-# logarithms of rows that a turn costs: its place, size and time; set on 40 made-up
-# series
+# logarithms of rows that a turn costs: its
+# place, size and time; set on 40 made-up series
 _TURN = 1.5
 _NOTHING = math.log(1e-3)  # of what does not wander, in units of spread
-_FEWEST = {STEP: 2, SLOPE: 8}  # rows from a shock of the trend to either end
+# rows from a shock of the trend to either end
+_FEWEST = {STEP: 2, SLOPE: 8}
 
 
 class Shock(NamedTuple):
@@ -159,7 +160,8 @@ def _still(candidate: Candidate) -> Candidate:
     logs = candidate.logs.copy()
     noise = logs[PLACE["noise"]]
     logs[[PLACE["random walk"], PLACE["velocity"]]] = _NOTHING
-    # the variances of noise and deviations add up to that of a wider noise
+    # the variances of noise and deviations
+    # add up to that of a wider noise
     logs[PLACE["noise"]] = np.logaddexp(2 * noise, 2 * logs[PLACE["OU"]]) / 2
     logs[PLACE["OU"]] = _NOTHING
     return candidate._replace(logs=logs)
@@ -200,7 +202,8 @@ def _scores(
         gains=passed.gains,
         shocks=shocks,
     )
-    # a score over its variance is the estimate, by generalised least squares
+    # a score over its variance is the
+    # estimate, by generalised least squares
     score, variance = np.moveaxis(shocks, 2, 0)
     score[~(passed.inverse_F > 0)] = 0.0
     variance = np.maximum(variance, 1e-300)

@@ -25,22 +25,28 @@ _SPARSEST = 16.0  # times the span that rows would fill at the usual gap
 _STAMPS_A_WAVE = 16  # of the grid that rows are put on
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
-_BESIDE = 121  # frequencies whose median is the usual power: 15 waves to each side
+# frequencies whose median is the usual power: 15 waves to each side
+_BESIDE = 121
 _LEAST_CYCLES = 0.75  # in the span, by which two peaks differ
-# cycles in the span that tell a period from a wave of a clock's season: a quarter, and
-# up to six times that of higher waves. Of fewer than eight cycles of the season the
-# first waves alone are asked: without that, windows of Beijing's air lost 7 %
+# cycles in the span that tell a period from a wave of a clock's
+# season: a quarter, and up to six times that of higher waves.
+# Of fewer than eight cycles of the season the first waves alone
+# are asked: without that, windows of Beijing's air lost 7 %
 _FROM_CLOCK, _FARTHEST, _WAVES = 0.25, 6, 84
 _MANY_CYCLES, _FEW_WAVES = 8, 12
-_MOST_SHOWN = 8  # series of a panel that may show periods, the longest first
+# series of a panel that may show periods, the longest first
+_MOST_SHOWN = 8
 _MOST_DAYS = 10  # of what stands for a week
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
-# a wave of more than this share of the squares is one, whatever is beside it
+# a wave of more than this share of the
+# squares is one, whatever is beside it
 _MOST_LEFT = 0.5
-_TRACE = 1e-4  # share of all squares, which last digits of periods may leave
+# share of all squares, which last digits of periods may leave
+_TRACE = 1e-4
 # squares that are left, where a period is not another; see `_is_other`
 _FAR_LESS = 0.1
-_ROUND = 0.002  # a period that near to a whole number of index steps is one
+# a period that near to a whole number of index steps is one
+_ROUND = 0.002
 
 
 class Seasons(NamedTuple):
@@ -87,9 +93,10 @@ class _Sample(NamedTuple):
     @classmethod
     def last(cls, times: Array, values: Array, errors: Array, most: int) -> _Sample:
         """Return the last rows, which count by their errors of measurement."""
-        times, values, errors = times[-most:], values[-most:], errors[-most:]
-        # their noise is unknown, and taken for the usual error: weights are inverse
-        # variances of both
+        times, values = times[-most:], values[-most:]
+        errors = errors[-most:]
+        # their noise is unknown, and taken for the usual
+        # error: weights are inverse variances of both
         usual = np.median(errors) or 1.0
         weights = 1 / (1 + (errors / usual) ** 2)
         return cls(times, values, weights / weights.mean())
@@ -111,13 +118,15 @@ class _Sample(NamedTuple):
         rest: Array = values - design @ coefficients
         return rest
 
-    def squares(self, rest: Array) -> float:
-        """Return the sum of what is left, squared, as rows count."""
-        return float((self.weights * rest**2).sum())
+    @property
+    def squares(self) -> float:
+        """The sum of squares, as rows count."""
+        return float((self.weights * self.values**2).sum())
 
     def left(self, periods: list[float], harmonics: int = 3) -> float:
         """Return the squares that waves of known periods leave."""
-        return self.squares(self.rest(periods, harmonics))
+        rest = self.rest(periods, harmonics)
+        return self._replace(values=rest).squares
 
 
 def peaks(times: Array, values: Array, errors: Array, unit: float) -> list[float]:
@@ -142,53 +151,54 @@ def _peaks(sample: _Sample, unit: float) -> list[float]:
     # rows fill a longer span too sparsely
     if not 0 < span <= _SPARSEST * unit * len(times):
         return []
-    # waves that differ by a cycle in the span are told apart (Rayleigh); up to the
-    # frequency of two stamps a wave (Nyquist), but for some room
+    # waves that differ by a cycle in the span are
+    # told apart (Rayleigh); up to the frequency of
+    # two stamps a wave (Nyquist), but for some room
     step = 1 / (_OVERSAMPLING * span)
     frequencies = np.arange(_PEAK_CYCLES / span, 1 / (2.2 * unit), step)
     if len(frequencies) < 8 * _OVERSAMPLING:
         return []
-    # over a power of two no digit is lost, and squares stay in a float's range
+    # over a power of two no digit is lost,
+    # and squares stay in a float's range
     values = values / power_of_two(values)
     values = values - np.median(values)
     width = 8 * np.median(np.abs(values)) or np.inf
     sample = sample._replace(values=np.clip(values, -width, width))
     found: list[float] = []
-    total = 0.0
+    total = sample.left([])
     while len(found) < _PEAKS:
-        rest = sample.rest(found)
-        left = sample.squares(rest)
-        total = total or left
-        if left < _TRACE * total:  # what periods' last digits leave
+        rest = sample._replace(values=sample.rest(found))
+        if rest.squares < _TRACE * total:  # what periods' last digits leave
             break
-        new = _standing_out(sample._replace(values=rest), frequencies, left)
-        is_new = new is not None and all(
-            abs(new - 1 / period) > _LEAST_CYCLES / span for period in found
-        )
-        if new is None or not is_new:
+        new = _standing_out(rest, frequencies)
+        if new is None:
+            break
+        distances = [abs(new - 1 / period) for period in found]
+        if min(distances, default=np.inf) <= _LEAST_CYCLES / span:
             break
         found.append(1 / new)
         _sharpen(sample, found, reach=step)
     return found
 
 
-def _standing_out(sample: _Sample, frequencies: Array, left: float) -> float | None:
-    """Return the frequency whose wave stands out most; None: none does.
-
-    ``left`` is the sum of the sample's squares.
-    """
-    # power of noise is exponential, of median log 2: out of n frequencies one exceeds
-    # (log n + 7) / log 2 medians by a chance of exp(-7), one in a thousand
+def _standing_out(sample: _Sample, frequencies: Array) -> float | None:
+    """Return the frequency whose wave stands out most; None: none does."""
+    # power of noise is exponential, of median log 2: out
+    # of n frequencies one exceeds (log n + 7) / log 2
+    # medians by a chance of exp(-7), one in a thousand
     needed = (math.log(len(frequencies)) + 7) / math.log(2)
     power = _powers(sample, frequencies)
     ratio = power / np.maximum(_medians(power), 1e-300)
-    # one that takes most of what is left is a wave, whatever is beside it: clean waves
-    # have each other's power there. Half of a wave's squares are its power
+    # one that takes most of what is left is a wave,
+    # whatever is beside it: clean waves have each other's
+    # power there. Half of a wave's squares are its power
     place = int(power.argmax())
-    if power[place] < 0.5 * _MOST_LEFT * left:
+    if power[place] < 0.5 * _MOST_LEFT * sample.squares:
         place = int(ratio.argmax())
         # what a random walk leaves at low frequencies is no wave
-        while needed < ratio[place] <= needed * _slant(power, frequencies, place):
+        while ratio[place] > needed:
+            if ratio[place] > needed * _slant(power, frequencies, place):
+                break
             ratio[place] = 0.0
             place = int(ratio.argmax())
     return float(frequencies[place]) if ratio[place] > needed else None
@@ -232,7 +242,8 @@ def _other_periods(
     longest_first = np.argsort(-table.lengths, kind="stable")
     for series in longest_first[:_MOST_SHOWN].tolist():
         rows = table.alone(series)
-        stamps = rows.times + rows.inputs[:, 0]  # on the clock on the wall
+        # on the clock on the wall
+        stamps = rows.times + rows.inputs[:, 0]
         found = peaks(stamps, rows.values, rows.errors, gap)
         if found:
             break
@@ -255,15 +266,16 @@ def _waves_of(clock: list[float], span: float) -> tuple[Array, Array]:
 
     Periods that are less cycles from one may be that wave.
     """
-    # a season that changes has power beside its waves: the higher these, the farther;
-    # in a few cycles its many waves leave no room for others
+    # a season that changes has power beside its waves: the higher these,
+    # the farther; in a few cycles its many waves leave no room for others
     least: dict[float, float] = {}
     for period in sorted(clock):
         many = span / period / _MANY_CYCLES
         n_waves = _WAVES if many >= 1 else _FEW_WAVES
         for k in range(1, n_waves + 1):
             distance = _FROM_CLOCK * max(min(k, _FARTHEST, many), 1.0)
-            # a wave that seasons share is that of the shortest of them, its lowest
+            # a wave that seasons share is that
+            # of the shortest of them, its lowest
             least.setdefault(round(k * span / period, 6), distance)
     return np.array([*least]), np.array([*least.values()])
 
@@ -302,25 +314,29 @@ def _slant(power: Array, frequencies: Array, place: int) -> float:
     As in a random walk, it may fall with a power of the frequency, up to the second:
     a line through logarithms, but those of a wave at the place itself.
     """
-    half = _BESIDE // 2
-    first, end = max(place - half, 0), min(place + half + 1, len(power))
+    first = max(place - _BESIDE // 2, 0)
+    end = min(place + _BESIDE // 2 + 1, len(power))
     beside = np.arange(first, end)
     beside = beside[np.abs(beside - place) > 2 * _OVERSAMPLING]
-    logs = np.log(frequencies[beside]) - math.log(frequencies[place])
+    logs = np.log(frequencies[beside])
+    logs -= math.log(frequencies[place])
     log_power = np.log(np.maximum(power[beside], 1e-300))
     fall = np.polyfit(logs, log_power, 1)[0]
-    # logarithms of an exponential power have the deviation pi / sqrt(6) = 1.28, and a
-    # slope that over the root of the number of frequencies that share nothing; the fall
-    # counts as far as it is no chance
+    # logarithms of an exponential power have the deviation
+    # pi / sqrt(6) = 1.28, and a slope that over the root of the number of
+    # frequencies that share nothing; the fall counts as far as it is no
+    # chance
     n_own = max(len(beside) / _OVERSAMPLING, 1.0)
     fall += 1.28 / (math.sqrt(n_own) * logs.std())
     # the median beside lies where half of the logarithms do
-    return float(np.exp(np.clip(fall, -2.0, 0.0) * -np.median(logs)))
+    fall = np.clip(fall, -2.0, 0.0)
+    return float(np.exp(fall * -np.median(logs)))
 
 
 def _sharpen(sample: _Sample, found: list[float], reach: float) -> None:
     """Move periods, given the others, to the most power so near in frequency."""
-    # those of a lone wave tell of it too; of several they may be taken for others
+    # those of a lone wave tell of it too; of
+    # several they may be taken for others
     overtones = 3 if len(found) == 1 else 1
     # the newest first; several in two turns, as each moves the others
     turns = 1 if len(found) == 1 else 2
@@ -364,8 +380,9 @@ def _powers(sample: _Sample, frequencies: Array) -> Array:
         return np.asarray(np.fft.fft(grid)[: len(frequencies)])
 
     double = sums(sample.weights, times_f=2)
-    # turned by half of that angle, cosine and sine have nothing in common: their
-    # squares add up to (n +- |double|) / 2, and power is half of each one's share
+    # turned by half of that angle, cosine and sine have nothing in
+    # common: their squares add up to (n + |double|) / 2 and to
+    # (n - |double|) / 2, and power is half of each one's share
     turned = sums(sample.weights * sample.values, times_f=1)
     turned = turned * np.exp(-0.5j * np.angle(double))
     n, both = len(passed), np.abs(double)

@@ -17,13 +17,15 @@ from sklode.structural.state_space import Form, priors
 
 _TELLING = 4  # rows that tell how series of a panel differ
 _FREE = 1e3  # spread of scales that may be anything
-# series differ whose scales have so wide a spread, in natural logarithms; and
-# locations then, in spreads
+# series differ whose scales have so wide a spread, in
+# natural logarithms; and locations then, in spreads
 _SPREAD, _FAR = 0.25, 3.0
-_CLIPPED = 5.0  # times the median: larger errors of measurement count as these
-_WIDEST = 8.0  # deviations from the median: values beyond count as there
-# what makes the median deviation of normal values a standard deviation: 1 over
-# their upper quartile (Huber 1981, section 5.1)
+# times the median: larger errors of measurement count as these
+_CLIPPED = 5.0
+# deviations from the median: values beyond count as there
+_WIDEST = 8.0
+# what makes the median deviation of normal values a standard
+# deviation: 1 over their upper quartile (Huber 1981, section 5.1)
 _TO_DEVIATION = 1.4826
 
 
@@ -101,7 +103,8 @@ def usual_deviation(values: Array) -> Array:
 
 def _location_and_scale(values: Array) -> tuple[float, float]:
     """Return median and standard deviation, of values of which a few may be absurd."""
-    # over a power of two no digit is lost, and squares stay in a float's range
+    # over a power of two no digit is lost,
+    # and squares stay in a float's range
     unit = power_of_two(values)
     values = values / unit
     location = float(np.median(values))

@@ -65,9 +65,11 @@ class Unknown:
         answers = StructuralAnswers(
             model.filtered(history.rows), history, seed=0, unknown=self
         )
-        where = np.isnan(given.controls).any(axis=1)
+        is_missing = np.isnan(given.controls)
+        where: Flags = np.asarray(is_missing.any(axis=1))
 
-        # what unknown X adds to a variance is that of an error of measurement
+        # what unknown X adds to a variance
+        # is that of an error of measurement
         wide = answers.variances(_asked(given, where), 0)
         narrow = answers.variances(_asked(history.rows, where), 0)
         blurs = np.zeros(given.values.shape)
@@ -82,7 +84,8 @@ class Unknown:
         None where X is known, or nothing that it does is.
         """
         known = asked.known
-        # known rows before the first one asked are filled with their means
+        # known rows before the first one
+        # asked are filled with their means
         since = np.full(len(known.keys), np.iinfo(np.int64).max)
         np.minimum.at(since, asked.series, asked.ticks)
         is_late = known.ticks >= since[known.series]
@@ -91,7 +94,8 @@ class Unknown:
         if not (acts and drawn.any()):
             return None
         if n is None:
-            n = int(np.clip(_MOST_ROWS // len(known.ticks), _FEWEST, _PATHS))
+            most = _MOST_ROWS // len(known.ticks)
+            n = int(np.clip(most, _FEWEST, _PATHS))
         late, paths = self._paths(known, drawn, n)
         place = rows_before(late.bounds, late.ticks, asked.series, asked.ticks)
         has_row = place >= late.bounds[asked.series]
@@ -102,8 +106,9 @@ class Unknown:
             # without the first, the local clock, which X does not change
             return model.inputs_of(asked.ticks, rows, place)[:, 1:]
 
-        found = np.stack([inputs(path) for path in paths]) - inputs(late.controls)
-        return np.where(has_row[:, None], found, 0.0)
+        found = np.stack([inputs(path) for path in paths])
+        moved = found - inputs(late.controls)
+        return np.where(has_row[:, None], moved, 0.0)
 
     def _paths(
         self, known: Observations, drawn: Flags, n: int
@@ -112,8 +117,8 @@ class Unknown:
 
         They differ where ``drawn`` (row, control) says; rows begin with one before.
         """
-        # from the row before, as X is linear between rows; of series that nothing is
-        # drawn of, from their end on: none
+        # from the row before, as X is linear between rows; of
+        # series that nothing is drawn of, from their end on: none
         first = known.bounds[1:].copy()
         some = np.flatnonzero(drawn.any(axis=1))
         np.minimum.at(first, known.series[some], some - 1)
@@ -133,7 +138,8 @@ class Unknown:
                 found = answers.paths(asked, n, noise=True)
             else:
                 found = self._followed(own, int(where.sum()), n)
-            # about the mean that is filled, so that paths do not move answers
+            # about the mean that is filled, so
+            # that paths do not move answers
             paths[:, where[is_late], own] += found - found.mean(axis=0)
         return rows, paths
 
@@ -164,7 +170,8 @@ class Unknown:
         seen = seen[~np.isnan(seen).any(axis=1)]
         if not len(seen):  # only other series, in pretraining, had any
             return np.zeros((n, n_rows, seen.shape[1]))
-        # paths begin at rows spread evenly, in random order, and go around the end
+        # paths begin at rows spread evenly, in
+        # random order, and go around the end
         order = np.random.default_rng(self._seed).permutation(n)
         begin = order * len(seen) // n
         place = (begin[:, None] + np.arange(n_rows)) % len(seen)
