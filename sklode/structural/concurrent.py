@@ -168,7 +168,7 @@ def _is_known(seen: ChannelRows, rows: ChannelRows) -> Flags:
     found = np.full(len(rows.times), False)
     if not len(seen.times) or not len(rows.times):
         return found
-    # stamps need not be the same: those nearer than half a gap are
+    # stamps need not be the same: half a gap later is the same row
     latest = seen.times + 0.5 * min(_gap(seen), _gap(rows))
     series = seen.series
     place = rows_before(rows.bounds, rows.times, series, latest)
@@ -300,7 +300,7 @@ class _Proved(NamedTuple):
 def _proved(channels: Sequence[Channel], k: int) -> _Proved | None:
     """Return what others tell of channel ``k``; None: nothing that is proved."""
     told = None
-    # most tell nothing of the first lengths, and cost less by that
+    # most tell nothing, which the first lengths show at less cost
     for lengths in (_FIRST, _LENGTHS):
         hidden = _hidden(channels, k, lengths)
         told = None if hidden is None else _regressed(hidden)

@@ -46,6 +46,7 @@ def earlier(
         return np.full(len(asked), np.nan)
     first, last = bounds[series], bounds[series + 1] - 1
     is_known = last >= first
+    # of no values any place will do: the answer is NaN
     first, last = np.where(is_known, (first, last), 0)
     place = rows_before(bounds, times, series, asked)
     # before the first value and after the last one both are the same

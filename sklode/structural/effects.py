@@ -113,8 +113,8 @@ class Effect(NamedTuple):
         if self.column == HOLIDAYS:
             n_days = 3 if self.sides else 1
             return (1 + self.kinds) * n_days
-        # natural splines of n knots have n
-        # dimensions; the constant is the trend's
+        # natural splines on n knots are a space of n
+        # dimensions, of which the trend has the constant
         n = max(len(self.knots) - 1, self.levels, 1)
         if not self.waves:
             return n

@@ -33,6 +33,7 @@ def clipped(values: Array) -> Array:
 
 def ridge(features: Array, goal: Array, penalties: Array) -> Array:
     """Return weights by penalty, (penalty, feature)."""
+    # (F' F + penalty)^-1 F' y: all penalties share the products
     normal = features.T @ features
     each = normal + penalties[:, None, None] * np.eye(len(normal))
     moments = (features.T @ goal)[:, None]
@@ -60,6 +61,7 @@ def held_out(
 
 def is_beyond_chance(gains: Array) -> bool:
     """Return whether the mean of blocks' gains is: Student's t, one-sided."""
+    # blocks' means are nearly independent, rows beside each other are not
     n = len(gains)
     error = gains.std(ddof=1) / math.sqrt(n)
     return bool(gains.mean() > stdtrit(n - 1, _CONFIDENCE) * error)

@@ -301,7 +301,7 @@ def _medians(power: Array) -> Array:
 
     found: Array = median_filter(power, _BESIDE)
     n, half = len(power), _BESIDE // 2
-    # there the filter reads mirrored values
+    # where the filter reads mirrored values
     ends = {*range(min(half, n)), *range(max(n - half, 0), n)}
     for k in ends:
         found[k] = np.median(power[max(k - half, 0) : k + half + 1])
@@ -328,15 +328,15 @@ def _slant(power: Array, frequencies: Array, place: int) -> float:
     # chance
     n_own = max(len(beside) / _OVERSAMPLING, 1.0)
     fall += 1.28 / (math.sqrt(n_own) * logs.std())
-    # the median beside lies where half of the logarithms do
     fall = np.clip(fall, -2.0, 0.0)
+    # on a line that falls, the median power is that of the median frequency
     return float(np.exp(fall * -np.median(logs)))
 
 
 def _sharpen(sample: _Sample, found: list[float], reach: float) -> None:
     """Move periods, given the others, to the most power so near in frequency."""
-    # those of a lone wave tell of it too; of
-    # several they may be taken for others
+    # overtones of a lone wave tell of it too;
+    # those of several may be other waves
     overtones = 3 if len(found) == 1 else 1
     # the newest first; several in two turns, as each moves the others
     turns = 1 if len(found) == 1 else 2
