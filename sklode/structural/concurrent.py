@@ -325,20 +325,21 @@ def _regressed(hidden: _Hidden) -> _Proved | None:
         return None
     rest = clipped(rest)
     features = new[:, used] / scale[used]
-    blocks = [(hidden.block == b, hidden.block != b) for b in range(BLOCKS)]
+    block = hidden.block
+    blocks = [(block == b, block != b) for b in range(BLOCKS)]
     told, best = held_out(features, rest, _PENALTIES, blocks)
     gains = rest**2 - (rest - told) ** 2
-    sums = np.bincount(hidden.block, gains, BLOCKS)
+    by_block = np.asarray(np.bincount(block, gains, BLOCKS), float)
+    lengths = np.unique(hidden.length)
+    by_length = [gains[hidden.length == n].sum() for n in lengths]
     # neither lone rows nor gaps may lose
-    by_length = [
-        gains[hidden.length == length].sum() for length in set(hidden.length.tolist())
-    ]
-    is_proved = is_beyond_chance(np.asarray(sums, float)) and min(by_length) > 0
+    is_proved = is_beyond_chance(by_block) and min(by_length) > 0
     is_strong = gains.sum() > _LEAST_SHARE * (rest @ rest)
     if not (is_proved and is_strong):
         return None
     weights = np.zeros(len(used))
-    weights[used] = ridge(features, rest, _PENALTIES)[best] / scale[used]
+    found = ridge(features, rest, _PENALTIES)[best]
+    weights[used] = found / scale[used]
     # correlations of what is new: its moments over their roots
     moments = new.T @ new
     root = np.sqrt(np.diag(moments))

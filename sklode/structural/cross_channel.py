@@ -110,8 +110,8 @@ class _Stamps(NamedTuple):
     @classmethod
     def of(cls, tables: list[ChannelRows]) -> _Stamps:
         """Return the stamps of tables, each once."""
-        pairs = [np.stack([t.series, t.times], axis=1) for t in tables]
-        stamps, place = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)
+        pairs = np.concatenate([np.stack([t.series, t.times], axis=1) for t in tables])
+        stamps, place = np.unique(pairs, axis=0, return_inverse=True)
         ends = np.cumsum([len(table.times) for table in tables])
         # numpy 2.0 gives it a column's shape
         places = np.split(place.ravel(), ends[:-1])
@@ -155,7 +155,7 @@ def _look_ahead(groups: list[Candidate], span: float, table: ChannelRows) -> _Ah
     innovations = np.empty(n)
     residuals, gaps = np.empty((2, n, len(_LEADS)))
     for candidate in groups:
-        mine = own == candidate.group if len(groups) > 1 else np.full(n, True)
+        mine = own == candidate.group
         if mine.any():
             found = _look_ahead_by(candidate, span, table.where(mine))
             innovations[mine] = found.innovations

@@ -93,7 +93,8 @@ class Inputs(NamedTuple):
         # both are sorted, so that a row's place
         # among those kept is its number there
         new_rows = np.searchsorted(every, rows)
-        return self._replace(read=read, clock=self.clock[every], rows=new_rows)
+        clock = self.clock[every]
+        return self._replace(read=read, clock=clock, rows=new_rows)
 
     def _series_of(self, rows: Numbers) -> Numbers:
         """Return the series of rows."""
@@ -146,8 +147,12 @@ class Inputs(NamedTuple):
         for column, delays in self.delays:
             found.append(self._of_delayed(column, delays))
         for first, n in self.blocks:
-            sizes = itertools.product(_SIZES_OF_LEVELS, [0.0, *late])
-            found.append([Effect(first, memory=m, size=s, levels=n) for s, m in sizes])
+            of_category = [
+                Effect(first, memory=memory, size=size, levels=n)
+                for size in _SIZES_OF_LEVELS
+                for memory in [0.0, *late]
+            ]
+            found.append(of_category)
         if n_waves:
             found += self._shapes_of_days(n_waves)
         return found
@@ -165,18 +170,25 @@ class Inputs(NamedTuple):
             shapes = [_LINE, _knots(values, _KNOTS)]
         # a column may have two effects, of which the second is late
         found = [
-            [Effect(column, shape, memory=m) for shape in shapes for m in memories]
+            [
+                Effect(column, shape, memory=memory)
+                for shape in shapes
+                for memory in memories
+            ]
             for memories in ([0.0, *late], late)
         ]
         if not (n_waves and shapes):
             return found
         # a curve takes more coefficients than a
         # line, so it has fewer knots and waves
-        few = [_knots(values, _FEW_KNOTS) if shape else _LINE for shape in shapes]
-        waves = min(n_waves, _WAVES[0] if len(shapes) == 1 else _FEW_WAVES)
+        most_waves = _WAVES[0]
+        if len(shapes) > 1:
+            shapes = [_LINE, _knots(values, _FEW_KNOTS)]
+            most_waves = _FEW_WAVES
+        waves = min(n_waves, most_waves)
         along = [
             Effect(column, shape, waves=waves, size=size)
-            for shape in few
+            for shape in shapes
             for size in _SIZES
         ]
         return [*found, along]
@@ -224,8 +236,8 @@ class Inputs(NamedTuple):
 
     def _kinds(self) -> list[tuple[int, ...]]:
         """Return days in a row that may be of one kind, if they were seen often."""
-        begun = self.clock[self.rows, WEEKDAY][self._begins()].astype(np.int64)
-        seen = np.bincount(begun, minlength=self.n_days + 1)
+        days = self.clock[self.rows, WEEKDAY].astype(np.int64)
+        seen = np.bincount(days[self._begins()], minlength=self.n_days + 1)
         # all days of the week are no kind; what
         # begins on Sunday goes on on Monday
         longest = min(_MOST_DAYS, self.n_days - 1)
@@ -248,7 +260,8 @@ class Inputs(NamedTuple):
         pairs = itertools.pairwise(bounds.tolist())
         if self.n_days:
             begins = self._begins()
-            parts = [_weeks(first, end, begins, self.n_days) for first, end in pairs]
+            n_days = self.n_days
+            parts = [_weeks(first, end, begins, n_days) for first, end in pairs]
         elif self.has_month or self.n_kinds or self.delays:
             # equal ones; a short series has
             # fewer, as some begin at one row
@@ -276,7 +289,8 @@ class Inputs(NamedTuple):
         n_stamps = len(np.unique(shares.round(4)))
         # uneven stamps are all different: a
         # usual day's rows tell how fine they are
-        n_rows = max(len(self.rows) // self._begins().sum(), 2 * _WAVES[0])
+        a_day = len(shares) // self._begins().sum()
+        n_rows = max(a_day, 2 * _WAVES[0])
         # a wave takes two stamps (Nyquist)
         return int(min(n_stamps // 2, n_rows // 2, _WAVES[-1]))
 

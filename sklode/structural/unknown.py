@@ -196,7 +196,8 @@ def _alone(rows: Observations, column: int) -> Observations:
     is_known = ~np.isnan(values[:, 0])
     n_known = np.bincount(rows.series[is_known], minlength=len(rows.keys))
     usual = np.nanmean(values) if is_known.any() else 0.0
-    values[rows.bounds[:-1][n_known == 0]] = usual
+    first = rows.bounds[:-1]
+    values[first[n_known == 0]] = usual
     return replace(
         rows,
         values=values,
