@@ -37,10 +37,9 @@ def in_units(
     link: Link,
     threshold: float,
 ) -> Candidate:
-    """Return the plain form with location and scale, which all share.
+    """Return the plain form with the location and scale of a usual series.
 
-    ``values`` are y's, or of a form that is ``linked`` the link's. Series of a panel
-    are told apart by their scales, and locations, if these vary by more than chance.
+    ``values`` are y's, or of a form that is ``linked`` the link's.
     """
     form = Form((), linked)
     location, scale = _location_and_scale(values)
@@ -57,6 +56,17 @@ def in_units(
         threshold=threshold,
         link=link,
     )
+    return _told_apart(units, table, values, span)
+
+
+def _told_apart(
+    units: Candidate, table: ChannelRows, values: Array, span: float
+) -> Candidate:
+    """Return units that series of a panel share, or what they differ by.
+
+    They are told apart by their scales, and locations, if these vary by more than
+    chance.
+    """
     telling = np.flatnonzero(table.lengths >= _TELLING)
     if len(telling) < 2:
         return units
@@ -76,7 +86,7 @@ def in_units(
         return units
     scale, middle = math.exp(np.median(logs)), float(np.median(locations))
     units = units._replace(scale_spread=spread, location=middle, scale=scale)
-    if not linked and has_zeros(table.values):
+    if not units.form.linked and has_zeros(table.values):
         # counts: the larger a series' mean, the more it varies
         sums = np.bincount(table.series, values, len(table.lengths))
         means = sums[telling] / table.lengths[telling]
