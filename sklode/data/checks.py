@@ -18,7 +18,12 @@ from sklearn.utils._param_validation import Interval, validate_parameter_constra
 
 from sklode.data.arrays import Array, Frame
 from sklode.data.categories import is_category
-from sklode.data.ticks import clock_of, nanoseconds, series_of, ticks_of
+from sklode.data.ticks import (
+    clock_of,
+    nanoseconds,
+    series_of,
+    ticks_of,
+)
 
 if TYPE_CHECKING:
     from sktime.forecasting.base import BaseForecaster

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sklode.data.arrays import Numbers
 from sklode.data.checks import check_choice, check_count, check_times
 from sklode.data.observations import Observations
+from sklode.data.steps import Step
 from sklode.data.ticks import (
     DAY,
-    Step,
     clock_of,
     length_of_time,
     nanoseconds,

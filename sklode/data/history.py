@@ -22,15 +22,8 @@ from sklode.data.checks import (
 from sklode.data.measurements import error_columns, measured
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
-from sklode.data.ticks import (
-    Freq,
-    Step,
-    default_step,
-    future_stamps,
-    rows_before,
-    stamps_of,
-    ticks_of,
-)
+from sklode.data.steps import Freq, Step, default_step, future_stamps
+from sklode.data.ticks import rows_before, stamps_of, ticks_of
 
 Unknown: TypeAlias = dict[Hashable, tuple[int, Hashable]]
 """Columns of X that are not known at all rows: at how many not, and the first."""

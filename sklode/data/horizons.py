@@ -1,6 +1,6 @@
 """Forecasting horizons, checked beyond what sktime checks of them.
 
-Steps become stamps in `sklode.data.ticks.future_stamps`.
+Steps become stamps in `sklode.data.steps.future_stamps`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pandas as pd
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.checks import check_same_kind, check_times
-from sklode.data.ticks import Step, default_step
+from sklode.data.steps import Step, default_step
 
 # times the last stamp: whole numbers from it up to this look like stamps,
 # not like steps, which would reach beyond twice the record's end

@@ -10,7 +10,12 @@ import pandas as pd
 
 from sklode.data.calendars import closed_hours
 from sklode.data.history import History
-from sklode.data.ticks import DAY, length_of_time, nanoseconds, stamps_of
+from sklode.data.ticks import (
+    DAY,
+    length_of_time,
+    nanoseconds,
+    stamps_of,
+)
 from sklode.model_selection.backtesting import tested
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals

@@ -12,7 +12,7 @@ import pandas as pd
 from sktime.transformations.base import BaseTransformer
 
 from sklode.data.arrays import Frame
-from sklode.data.ticks import default_step
+from sklode.data.steps import default_step
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.transformers.prototype import TAGS, at, fitted
 

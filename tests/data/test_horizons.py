@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 from sktime.forecasting.base import ForecastingHorizon
 
-from sklode.data.ticks import (
-    default_step,
-    future_stamps,
-    rows_before,
-    stamps_of,
-    ticks_between,
-    ticks_of,
-)
+from sklode.data.steps import default_step, future_stamps
+from sklode.data.ticks import rows_before, stamps_of, ticks_between, ticks_of
 from tests.controls import at
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
