@@ -6,17 +6,23 @@ Tested in tests/latent_ode/test_network.py.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Protocol
 
 from torch import Tensor, nn
+
+from sklode.nn.decoders import Decoder
+from sklode.nn.encoders import ODERNN
 
 
 def perceptron(
     inputs: int, width: int, outputs: int, activation: type[nn.Module] = nn.Tanh
 ) -> nn.Sequential:
     """Return a network of one hidden layer."""
+    # the order of making is that of drawing: inner weights first
     return nn.Sequential(
-        nn.Linear(inputs, width), activation(), nn.Linear(width, outputs)
+        nn.Linear(inputs, width),
+        activation(),
+        nn.Linear(width, outputs),
     )
 
 
@@ -37,8 +43,8 @@ class TrainingBatch(Protocol):
 class Autoencoder(nn.Module, ABC):
     """A network with an encoder and a decoder, or None for that."""
 
-    encoder: Any
-    decoder: Any
+    encoder: ODERNN
+    decoder: Decoder | None
 
     @property
     @abstractmethod
@@ -47,6 +53,9 @@ class Autoencoder(nn.Module, ABC):
 
     def engines(self) -> tuple[str, ...]:
         """Return which engine runs the encoder, and the decoder if any."""
+        # all parameters have one dtype and device, which decide what compiles
         example = next(self.parameters())
-        parts = [part for part in (self.encoder, self.decoder) if part is not None]
-        return tuple("fused" if p.compiles(example) else "eager" for p in parts)
+        compiles = [self.encoder.compiles(example)]
+        if self.decoder is not None:
+            compiles.append(self.decoder.compiles(example))
+        return tuple("fused" if fused else "eager" for fused in compiles)

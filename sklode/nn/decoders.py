@@ -25,13 +25,19 @@ class ControlPath(NamedTuple):
 
     def at(self, times: Tensor) -> Tensor:
         """Return u at ``times``, (batch, query); shape (batch, query, control)."""
+        # the first stamp not before the one asked for; past the last one, the last
         right = torch.searchsorted(self.times.contiguous(), times.contiguous())
         right = right.clamp(max=self.times.shape[1] - 1)
         left = (right - 1).clamp(min=0)
-        start, end = self.times.gather(1, left), self.times.gather(1, right)
+        start = self.times.gather(1, left)
+        end = self.times.gather(1, right)
+        # where both are the first stamp, or repeat one, any width will do
         width = torch.where(end > start, end - start, torch.ones_like(start))
+        # a weight outside [0, 1] is that of a time beyond the path's ends
         weight = ((times - start) / width).clamp(0, 1).unsqueeze(-1)
-        return torch.lerp(_rows(self.values, left), _rows(self.values, right), weight)
+        before = _taken(self.values, left)
+        after = _taken(self.values, right)
+        return torch.lerp(before, after, weight)
 
 
 class Decoder(nn.Module):
@@ -65,18 +71,22 @@ class Decoder(nn.Module):
         These are any, in any order, before or after each series' own ``t0``, (batch,).
         A vector field that takes controls needs them.
         """
+        # each side is asked for every stamp; those of the other count as t0 there,
+        # so that they make its grid no longer
         elapsed = times - t0.unsqueeze(-1)
-        forward = self._side(elapsed.clamp(min=0), +1, z0, t0, controls)
+        later, earlier = elapsed.clamp(min=0), elapsed.clamp(max=0)
+        forward = self._side(later, sign=+1, z0=z0, t0=t0, controls=controls)
         is_before = elapsed < 0
         if not bool(is_before.any()):
             return forward
-        backward = self._side(elapsed.clamp(max=0), -1, z0, t0, controls)
+        backward = self._side(earlier, sign=-1, z0=z0, t0=t0, controls=controls)
         return torch.where(is_before.unsqueeze(-1), backward, forward)
 
     def compiles(self, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for such tensors."""
-        known = type(self) is Decoder
-        return known and self.solver.compiles(self.vector_field, example)
+        # a subclass may do something else
+        is_known = type(self) is Decoder
+        return is_known and self.solver.compiles(self.vector_field, example)
 
     def _side(
         self,
@@ -88,6 +98,7 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """Solve on one side of t0, of the sign of ``elapsed``."""
         spacing = sign * self.solver.grid_spacing
+        # both have the same sign: a place is how many steps away a stamp lies
         place = elapsed / spacing
         n_steps = torch.ceil(place.amax(1, keepdim=True)).clamp(min=1)
         if n_steps.max() > MAX_STEPS:
@@ -97,18 +108,27 @@ class Decoder(nn.Module):
                 "units away from the window's start. Raise step_size, or ask for an "
                 "earlier time."
             )
-        step = torch.arange(int(n_steps.max()), dtype=z0.dtype, device=z0.device)
+        most = int(n_steps.max())
+        step = torch.arange(most, dtype=z0.dtype, device=z0.device)
         # a series rests (dt = 0) after its own farthest stamp
         dt = spacing * (step < n_steps).to(z0.dtype)
         held = None
         if controls is not None:
             held = controls.at(t0.unsqueeze(-1) + spacing * (step + 0.5))
-        left = torch.minimum(place.floor(), n_steps - 1)
-        left, theta = left.long(), place - left
+        # a farthest stamp on the grid ends the last step: none begins there
+        start = torch.minimum(place.floor(), n_steps - 1)
+        left, theta = start.long(), place - start
         if not self.compiles(z0):
-            return self.interpolated(z0, dt, held, left, theta)
-        layers = list(self.vector_field.parameters())
-        return decode_at(z0, dt, held, left, theta, layers, self.solver.method)
+            return self.interpolated(z0, dt=dt, held=held, left=left, theta=theta)
+        return decode_at(
+            z0,
+            dt=dt,
+            controls=held,
+            left=left,
+            theta=theta,
+            field=list(self.vector_field.parameters()),
+            method=self.solver.method,
+        )
 
     def interpolated(
         self,
@@ -123,26 +143,35 @@ class Decoder(nn.Module):
         Arguments are as of `sklode.engine.autograd.decode_at`; ``held`` are controls.
         """
         grid = self.solver.trajectory(self.vector_field, z0, dt, held)
-        z_left, z_right = _rows(grid, left), _rows(grid, left + 1)
+        z_left, z_right = _taken(grid, left), _taken(grid, left + 1)
         if held is None:
+            # of an autonomous field one step's end has the slope of the next one's
+            # start: each grid point is evaluated once
             slopes = self.vector_field(grid, None)
-            slope_left, slope_right = _rows(slopes, left), _rows(slopes, left + 1)
-        else:  # both ends have the step's control
-            u = _rows(held, left)
+            slope_left = _taken(slopes, left)
+            slope_right = _taken(slopes, left + 1)
+        else:
+            # u jumps between steps: both ends have the control of their own step
+            u = _taken(held, left)
             slope_left = self.vector_field(z_left, u)
             slope_right = self.vector_field(z_right, u)
-        # cubic Hermite interpolant on [0, 1], in Horner form
-        length, theta = _rows(dt.unsqueeze(-1), left), theta.unsqueeze(-1)
+        # dz/dtheta = dt * dz/dt, since theta goes from 0 to 1 in a step
+        length, theta = _taken(dt.unsqueeze(-1), left), theta.unsqueeze(-1)
         slope_left, slope_right = length * slope_left, length * slope_right
+        # Cubic Hermite interpolant, by Horner: with slope_left + bend + twist = rise
+        # it ends in z_right, and with slope_left + 2 bend + 3 twist = slope_right at
+        # that end's slope. Both solved for bend and twist:
         rise = z_right - z_left
         bend = 3 * rise - 2 * slope_left - slope_right
         twist = slope_left + slope_right - 2 * rise
         return z_left + theta * (slope_left + theta * (bend + theta * twist))
 
 
-def _rows(table: Tensor, index: Tensor) -> Tensor:
-    """Take rows of each series, of (batch, row, k): (batch, query, k)."""
-    # one flat look-up: backward far cheaper than ``gather``
-    start = torch.arange(len(table), device=table.device).unsqueeze(-1) * table.shape[1]
-    flat = table.reshape(-1, table.shape[-1]).index_select(0, (index + start).flatten())
-    return flat.view(*index.shape, table.shape[-1])
+def _taken(table: Tensor, index: Tensor) -> Tensor:
+    """Take places of each series, of (batch, place, k): (batch, query, k)."""
+    n_series, n_places, width = table.shape
+    # one flat look-up, of series end to end: backward far cheaper than ``gather``
+    start = n_places * torch.arange(n_series, device=table.device)
+    place = (index + start.unsqueeze(-1)).flatten()
+    found = table.reshape(-1, width).index_select(0, place)
+    return found.view(*index.shape, width)

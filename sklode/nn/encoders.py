@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ class ODERNN(nn.Module):
         How h flows; the default of `Solver`.
     """
 
-    _cell: Any = nn.RNNCell
+    _cell: ClassVar[type[nn.RNNCell] | type[nn.LSTMCell]] = nn.RNNCell
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ODERNN(nn.Module):
         self.hidden_size = hidden_size
         self.vector_field: Any = vector_field
         self.solver = Solver() if solver is None else solver
-        self.cell: Any = self._cell(input_size, hidden_size)
+        self.cell = self._cell(input_size, hidden_size)
 
     def forward(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
         """Run backward in time; return h after the earliest observed stamp's visit.
@@ -77,13 +77,23 @@ class ODERNN(nn.Module):
         observed : Tensor of shape (batch, time), bool
             False: nothing was observed at this stamp, no cell update happens.
         """
-        backward = times.flip(1), inputs.flip(1), observed.flip(1)
-        steps = self.steps(*backward, to_last_visit=True)
+        steps = self.steps(
+            times.flip(1),
+            inputs=inputs.flip(1),
+            observed=observed.flip(1),
+            to_last_visit=True,
+        )
         # the engine has no gradient by its inputs
         if not inputs.requires_grad and self.compiles(inputs):
             field = self.vector_field
-            layers = [] if field is None else list(field.parameters())
-            return encode(*steps[:3], self.cell, layers, self.solver.method)
+            return encode(
+                steps.inputs,
+                dt=steps.dt,
+                visits=steps.visits,
+                cell=self.cell,
+                field=[] if field is None else list(field.parameters()),
+                method=self.solver.method,
+            )
         *_, h = self._states(steps)
         return h
 
@@ -109,46 +119,65 @@ class ODERNN(nn.Module):
 
         Nothing flows before the first visit, and after the last one where asked.
         """
+        n_series, n_stamps = times.shape
+        # some stamp before this one is observed: a count of those without its own
         flows = (observed.cumsum(1) - observed.long()) > 0
         if to_last_visit:
+            # and so is this one, or some after it: a count from the end
             flows = flows & (observed.flip(1).cumsum(1).flip(1) > 0)
         gaps = torch.diff(times, dim=1, prepend=times[:, :1]) * flows
         longest = math.inf if self.vector_field is None else self.solver.longest_step
         # rounding must not split a gap that equals the longest step
         parts = torch.ceil(gaps.abs() / longest - 1e-3).clamp(1, MAX_SUBSTEPS).long()
+        # The steps of each stamp stand one after another and end before ``ends``. The
+        # stamp of a step is thus the number of stamps whose steps are over by then.
         ends = parts.cumsum(1)
-        step = torch.arange(int(ends.max()), device=gaps.device).repeat(len(gaps), 1)
-        stamp = torch.searchsorted(ends, step, right=True).clamp(max=gaps.shape[1] - 1)
+        step = torch.arange(int(ends.max()), device=gaps.device).repeat(n_series, 1)
+        stamp = torch.searchsorted(ends, step, right=True)
+        # surplus steps, of series with fewer, are the last stamp's, of no length
+        stamp = stamp.clamp(max=n_stamps - 1)
         dt = torch.gather(gaps / parts, 1, stamp) * (step < ends[:, -1:])
         arrives = step == torch.gather(ends, 1, stamp) - 1
-        visits = arrives & torch.gather(observed, 1, stamp)
-        stamp = stamp.unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
-        return Steps(torch.gather(inputs, 1, stamp), dt, visits, ends - 1)
+        of_inputs = stamp.unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
+        return Steps(
+            inputs=torch.gather(inputs, 1, of_inputs),
+            dt=dt,
+            visits=arrives & torch.gather(observed, 1, stamp),
+            last_step=ends - 1,
+        )
 
     def _states(self, steps: Steps) -> Iterator[Tensor]:
         """Yield h after each step: Algorithm 1."""
-        inputs, dt, visits, _ = steps
-        flows = (dt != 0).any(0).tolist()
-        visited = visits.any(0).tolist()
-        is_lstm = isinstance(self, ODELSTM)  # which carries C beside h
-        memory = (inputs.new_zeros(len(inputs), self.hidden_size),) * (1 + is_lstm)
+        flows = (steps.dt != 0).any(0).tolist()
+        visited = steps.visits.any(0).tolist()
+        # h, and C of an LSTM
+        h = c = steps.inputs.new_zeros(len(steps.inputs), self.hidden_size)
         # unbound at once: single columns are slow backward
-        columns = inputs, dt.unsqueeze(-1), visits.unsqueeze(-1)
-        each = zip(*(column.unbind(1) for column in columns), strict=True)
-        for k, (x, length, visit) in enumerate(each):
+        inputs = steps.inputs.unbind(1)
+        lengths = steps.dt.unsqueeze(-1).unbind(1)
+        visits = steps.visits.unsqueeze(-1).unbind(1)
+        for k, x in enumerate(inputs):
             if self.vector_field is not None and flows[k]:
-                h = self.solver.step(self.vector_field, memory[0], length)
-                memory = (h, *memory[1:])
-            if visited[k]:
-                found = self.cell(x, memory if is_lstm else memory[0])
-                pairs = zip(found if is_lstm else (found,), memory, strict=True)
-                memory = tuple(torch.where(visit, new, old) for new, old in pairs)
-            yield memory[0]
+                h = self.solver.step(self.vector_field, h, lengths[k])
+            # series that have no visit here keep what they had
+            if visited[k] and isinstance(self.cell, nn.LSTMCell):
+                new_h, new_c = self.cell(x, (h, c))
+                h = torch.where(visits[k], new_h, h)
+                c = torch.where(visits[k], new_c, c)
+            elif visited[k]:
+                h = torch.where(visits[k], self.cell(x, h), h)
+            yield h
 
     def compiles(self, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for such tensors."""
-        known = type(self) in (RNN, ODERNN, ODELSTM) and type(self.cell) is self._cell
-        return known and self.solver.compiles(self.vector_field, example)
+        # a subclass, or a cell put in place of the own one, may do something else
+        is_known = type(self) in (RNN, ODERNN, ODELSTM)
+        has_own_cell = type(self.cell) is self._cell
+        return (
+            is_known
+            and has_own_cell
+            and self.solver.compiles(self.vector_field, example)
+        )
 
 
 class RNN(ODERNN):
@@ -160,15 +189,25 @@ class RNN(ODERNN):
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size + 1, hidden_size)
 
-    def steps(self, *given: Any, **how: Any) -> Steps:
+    def steps(
+        self,
+        times: Tensor,
+        inputs: Tensor,
+        observed: Tensor,
+        to_last_visit: bool = False,
+    ) -> Steps:
         """Return the encoder's steps, one a stamp, with gaps in the inputs."""
-        steps = super().steps(*given, **how)
-        # since the last visit: the gaps of skipped stamps add up
+        steps = super().steps(
+            times, inputs=inputs, observed=observed, to_last_visit=to_last_visit
+        )
+        # Since the last visit, as the gaps of skipped stamps add up: time elapsed
+        # never falls, so that its largest value at a visit, of the steps before this
+        # one, is that of the last visit.
         elapsed = steps.dt.abs().cumsum(1)
-        before = functional.pad(elapsed * steps.visits, (1, -1)).cummax(1).values
-        gap = elapsed - before
-        inputs = torch.cat([steps.inputs, gap.unsqueeze(-1)], dim=-1)
-        return steps._replace(inputs=inputs)
+        at_visits = functional.pad(elapsed * steps.visits, (1, -1))
+        gap = elapsed - at_visits.cummax(1).values
+        with_gaps = torch.cat([steps.inputs, gap.unsqueeze(-1)], dim=-1)
+        return steps._replace(inputs=with_gaps)
 
 
 class ODELSTM(ODERNN):
@@ -186,14 +225,20 @@ class ODELSTM(ODERNN):
     _cell = nn.LSTMCell
 
 
-def build_encoder(
-    settings: NetworkSettings, input_size: int, solver: Solver
-) -> RNN | ODERNN:
+def build_encoder(settings: NetworkSettings, input_size: int, solver: Solver) -> ODERNN:
     """Return the encoder that a forecaster's ``settings`` name, untrained."""
     if settings.encoder == "rnn":
         return RNN(input_size, settings.hidden_size)
     kind = {"ode-rnn": ODERNN, "ode-lstm": ODELSTM}[settings.encoder]
+    # the field is made before the cell: random weights are drawn in this order
     field = VectorField(
-        settings.hidden_size, settings.field_width, settings.field_depth
+        settings.hidden_size,
+        width=settings.field_width,
+        depth=settings.field_depth,
     )
-    return kind(input_size, settings.hidden_size, field, solver)
+    return kind(
+        input_size,
+        hidden_size=settings.hidden_size,
+        vector_field=field,
+        solver=solver,
+    )

@@ -24,8 +24,11 @@ def log_likelihood(mean: Tensor, scale: Tensor, values: Tensor, mask: Tensor) ->
     ``mean`` is :math:`\hat x`, ``values`` and ``mask`` as in `Batch`: anything, NaN
     included, where the mask is False; ``scale`` is s, (channel,).
     """
+    # -log N = (x - x^)^2 / (2 s^2) + log s + log(2 pi) / 2; s is one of a channel, so
+    # that squares and counts are summed over time first
     squares = torch.where(mask, values - mean, 0.0).square().sum(1)
-    constants = mask.sum(1) * (scale.log() + 0.5 * math.log(2 * math.pi))
+    of_one = scale.log() + 0.5 * math.log(2 * math.pi)
+    constants = mask.sum(1) * of_one
     return -(squares / (2 * scale.square()) + constants).sum(-1)
 
 
@@ -52,6 +55,7 @@ def clip_gradient_norm(
     grads = [p.grad for p in dict.fromkeys(parameters) if p.grad is not None]
     if not grads:
         return 0.0
+    # the norm of the norms of parts is the norm of the whole
     norms = [torch.linalg.vector_norm(grad) for grad in grads]
     norm = float(torch.linalg.vector_norm(torch.stack(norms)))
     if clip_norm is not None and norm >= clip_norm:

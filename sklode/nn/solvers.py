@@ -69,13 +69,13 @@ class Solver:
 
     def compiles(self, field: object, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for such tensors."""
+        # subclasses, and fields of others, may do something else
         is_field = type(field) is VectorField and len(field.hidden) <= 2
-        return (
-            (self.engine == "fused" and type(self) is Solver)
-            and (self.method in TABLEAUS and (is_field or field is None))
-            and example.device.type == "cpu"
-            and example.dtype in (torch.float32, torch.float64)
-        )
+        is_known = type(self) is Solver and (is_field or field is None)
+        is_chosen = self.engine == "fused" and self.method in TABLEAUS
+        is_double = example.dtype == torch.float64
+        has_type = is_double or example.dtype == torch.float32
+        return is_known and is_chosen and has_type and example.device.type == "cpu"
 
     def step(self, field: nn.Module, state: Tensor, dt: Tensor) -> Tensor:
         """Return where one step of `trajectory` ends; ``dt`` is (batch, 1)."""
@@ -99,6 +99,8 @@ class Solver:
             return state.unsqueeze(1)
         if self.is_adaptive:
             return self._dormand_prince(field, state, dt, control)
+        # an explicit Runge-Kutta method: slope i is that of a stage that adds a[i][j]
+        # of each slope j before it; the step adds b[i] of all
         a, b = TABLEAUS[self.method]
         held = [None] * dt.shape[1] if control is None else control.unbind(1)
         states = [state]
@@ -120,29 +122,36 @@ class Solver:
         """
         odeint: Any = torchdiffeq.odeint
         if self.method == "dopri5_adjoint":
+            # torchdiffeq looks for weights in a module, but is given a function
             weights = tuple(p for p in field.parameters() if p.requires_grad)
             odeint = functools.partial(
                 torchdiffeq.odeint_adjoint, adjoint_params=weights
             )
+        # steps from which on some series has another length or control
         jumps = (dt[:, 1:] != dt[:, :-1]).any(0)
         if control is not None:
             jumps |= (control[:, 1:] != control[:, :-1]).any(-1).any(0)
-        ends = [0, *(torch.nonzero(jumps).squeeze(-1) + 1).tolist(), dt.shape[1]]
+        starts = torch.nonzero(jumps).squeeze(-1) + 1
+        bounds = [0, *starts.tolist(), dt.shape[1]]
         most = math.ceil(_MOST_STEPS * (1 + float(dt.abs().max())))
         states = [state.unsqueeze(0)]
-        for first, end in itertools.pairwise(ends):
+        for first, end in itertools.pairwise(bounds):
             held = None if control is None else control[:, first]
-            slope = functools.partial(_slope, field, dt[:, first : first + 1], held)
+            length = dt[:, first : first + 1]
+            slope = functools.partial(_slope, field, length, held)
             s = torch.arange(end - first + 1, dtype=state.dtype, device=state.device)
             try:
                 solution = odeint(
-                    *(slope, states[-1][-1], s),
+                    slope,
+                    y0=states[-1][-1],
+                    t=s,
                     rtol=_RTOL,
                     atol=_ATOL,
                     method="dopri5",
                     options={"max_num_steps": most},
                 )
-            except AssertionError as error:  # torchdiffeq's only word on a failed step
+            # torchdiffeq's only word on a failed step
+            except AssertionError as error:
                 why = "its steps shrank to nothing, or the state overflowed"
                 if "max_num_steps" in str(error):
                     why = "it takes too many steps, so that the equation is stiff"
@@ -151,6 +160,7 @@ class Solver:
                     "Clip the gradients (clip_norm), lower lr, or use the fixed-step "
                     'method="rk4".'
                 ) from error
+            # the first is the last of the part before
             states.append(solution[1:])
         return torch.cat(states).transpose(0, 1)
 

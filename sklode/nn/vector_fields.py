@@ -37,6 +37,7 @@ class VectorField(nn.Module):
         self, state_size: int, width: int = 32, depth: int = 1, control_size: int = 0
     ) -> None:
         super().__init__()
+        # the first layer reads [z, u], each other one the layer before it
         sizes = [state_size + control_size, *[width] * depth]
         self.hidden: Any = nn.ModuleList(
             nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)
@@ -59,25 +60,30 @@ class VectorField(nn.Module):
         size = self.output.out_features
         speeds = torch.zeros(size // 2)
         speeds[: len(periods)] = 2 * math.pi / torch.as_tensor(periods)
+        # blocks [[0, -w], [w, 0]]: dz/dt = A z turns a pair by w radians in a unit
         rotation = torch.zeros(size, size)
         even = torch.arange(size // 2) * 2
         rotation[even, even + 1] = -speeds
         rotation[even + 1, even] = speeds
         first, *inner = self.hidden
-        weight = torch.randn(first.out_features, size) * _ROTATION_GAIN / size**0.5
-        first.weight[:, :size] = weight
+        # of states of size 1 a sum of ``size`` terms is sqrt(size) large
+        weight = torch.randn(first.out_features, size)
+        first.weight[:, :size] = weight * _ROTATION_GAIN / size**0.5
         first.bias.mul_(_ROTATION_GAIN)
-        for layer in inner:  # the output makes up for what they take
+        # orthogonal ones keep sizes; the output makes up for what tanh takes
+        for layer in inner:
             nn.init.orthogonal_(layer.weight)
             layer.bias.mul_(_ROTATION_GAIN)
-        # neurons and their slopes at z = 0, u = 0; in double precision, so that the
-        # weights are the same on any number of threads
+        # Neurons n and their slopes J at z = 0, u = 0, by the chain rule, with
+        # tanh' = 1 - tanh^2. In double precision, so that the weights are the same on
+        # any number of threads.
         neurons = torch.zeros(first.in_features, dtype=torch.float64)
         slopes = torch.eye(first.in_features, size, dtype=torch.float64)
         for layer in self.hidden:
             weight = layer.weight.double()
             neurons = torch.tanh(weight @ neurons + layer.bias.double())
             slopes = (1 - neurons**2).unsqueeze(1) * (weight @ slopes)
+        # W_o J = A has the least solution A J^+; b_o = -W_o n lets f be 0 at 0
         weight = rotation.double() @ torch.linalg.pinv(slopes)
         self.output.weight.copy_(weight)
         self.output.bias.copy_(-weight @ neurons)
