@@ -15,7 +15,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -265,8 +265,7 @@ def _model(kind: Any, build: Any, network: Parts | None, **parts: Any) -> Any:
         made = build(settings, *model.sizes, **network["sizes"])
     tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
     made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
-    model.network = made.eval()
-    return model
+    return replace(model, network=made.eval())
 
 
 def _ahead_model(n_rows: int, **parts: Any) -> Any:

@@ -44,9 +44,20 @@ class Answers(Protocol):
 class FittedModel(Protocol):
     """What a fit leaves, apart from the series that are forecast."""
 
-    architecture: dict[str, Any]  # settings that a later fit must share
-    clock: str  # of the index, see `sklode.data.ticks.clock_of`
-    columns: Columns
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """Settings that a later fit must share."""
+        ...
+
+    @property
+    def clock(self) -> str:
+        """Kind of the index, see `sklode.data.ticks.clock_of`."""
+        ...
+
+    @property
+    def columns(self) -> Columns:
+        """Names of columns of y and of X, and categories."""
+        ...
 
     @property
     def sizes(self) -> tuple[int, int]:

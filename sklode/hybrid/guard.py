@@ -6,18 +6,20 @@ the network; what is best weighs the two.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.links import Link
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import count_up, spread
 from sklode.data.scaling import normal_scale
 from sklode.data.ticks import ticks_between
 from sklode.hybrid.model import HybridModel, NetworkWeights
-from sklode.hybrid.origins import Origins
+from sklode.hybrid.origins import Origins, Questions
 from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.filtered_model import N_PATHS
 from sklode.structural.mixture import TO_DEVIATION
@@ -64,7 +66,10 @@ def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
     if n < _FEWEST_CLUSTERS or not np.isfinite(products).all():
         return -np.inf, 0.0, np.inf
     best = products.sum() / total
-    error = np.sqrt(n / (n - 1) * ((products - best * squares) ** 2).sum()) / total
+    # The error of a ratio of sums over clusters is that of its residuals p - a q
+    # (Cochran 1977, Sampling Techniques, chapter 6): no model of errors within them.
+    residuals = products - best * squares
+    error = np.sqrt(n / (n - 1) * (residuals**2).sum()) / total
     doubt = stdtrit(n - 1, _CONFIDENCE) * error
     return float(best - doubt), float(best), float(best + doubt)
 
@@ -82,97 +87,92 @@ class Evidence(NamedTuple):
     @classmethod
     def joined(cls, stretches: list[Evidence]) -> Evidence:
         """Return the evidence of several stretches of time, with clusters of each."""
+        # numbers of clusters modulo how many stretches there are tell the stretch
         parts = []
         for number, one in enumerate(stretches):
-            named = one.cluster * len(stretches) + number
-            parts.append(one._replace(cluster=named))
-        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+            clusters = one.cluster * len(stretches) + number
+            parts.append(one._replace(cluster=clusters))
+        columns = zip(*parts, strict=True)
+        return cls._make(np.concatenate(column) for column in columns)
 
 
+@dataclass(frozen=True)
 class Validation:
-    """Values after held-out origins, forecast by the structural model and a network.
+    """Values after held-out origins, as the structural model forecasts them.
 
-    ``cut`` are each series' first held-out rows; ``structural`` is a model of those
-    before.
-
-    ``asked`` are the values; beside it, all (answer,): ``cluster`` of errors that count
-    as one, that model's ``median`` and ``deviation`` as of `Adjustment`, and the
-    median's ``error`` in deviations.
+    The network of ``model`` may learn on: `evidence` is that of the moment.
     """
 
-    def __init__(
-        self,
+    model: HybridModel
+    asked: Questions
+    before: Observations  # up to each origin, a series each
+    known: Observations  # from each origin on, for their X
+    cluster: Numbers  # (answer,): errors of one count as one
+    scale: Array  # (answer,): what all series share, in units of a channel's link
+    median: Array  # (answer,): the structural model's, in the same
+    deviation: Array
+    error: Array  # (answer,): of the median, in deviations
+
+    @classmethod
+    def of(
+        cls,
         observations: Observations,
         cut: Numbers,
         structural: StructuralModel,
         model: HybridModel,
-    ) -> None:
-        self._model = model
-        rows = _origins(observations, cut)
-        full = Origins(observations, model.units)
-        asked = full.after(rows, model.network.reach)
-        after, most = asked.row - rows[asked.window], np.zeros(len(rows), np.int64)
-        np.maximum.at(most, asked.window, after)
-        step = np.maximum(most / _ROWS_AFTER, 1.0)[asked.window]
-        kept = np.floor(after / step) > np.floor((after - 1) / step)
-        self.asked = asked = asked.part(kept)
-        if not len(asked.window):
-            return
-        series = observations.series[rows]
-        first, end = observations.bounds[:-1][series], observations.bounds[1:][series]
-        first = np.maximum(first, rows + 1 - max(_MOST_ROWS // len(rows), 1))
-        self.before = _parts(observations, first, rows + 1)
-        self._known = _parts(observations, rows, np.minimum(rows + most + 2, end))
-        self.cluster = series[asked.window]
-        self.scale = full.scale[self.cluster, asked.channel]
-        if len(cut) < _BLOCKS:  # by when values were observed
-            last_row = observations.bounds[1:] - 1
-            begin, last = full.times[np.minimum(cut, last_row)], full.times[last_row]
-            since = full.times[asked.row] - begin[self.cluster]
-            width = np.maximum(last - begin, 1e-9)[self.cluster] / _BLOCKS
-            block = np.clip(since / width, 0, _BLOCKS - 1).astype(np.int64)
-            self.cluster = self.cluster * _BLOCKS + block
-        self._forecast(observations, structural)
+    ) -> Validation:
+        """Ask a ``structural`` model of the rows before ``cut`` for those after.
 
-    def _forecast(
-        self, observations: Observations, structural: StructuralModel
-    ) -> None:
-        asked, before = self.asked, self.before
-        filtered = structural.filtered(before)
-        ticks = observations.ticks[asked.row]
-        first = before.ticks[before.bounds[:-1]][asked.window]
-        times = ticks_between(first, ticks) / structural.unit
-        given = asked.window, ticks, observations, asked.row
-        inputs, changes = filtered.inputs(*given, N_PATHS)
-        table = np.empty((len(times), 4))
-        table[:, 3] = observations.values[asked.row, asked.channel]
-        for k in np.unique(asked.channel):
-            mine = asked.channel == k
-            rows = asked.window[mine], times[mine], np.nan, inputs[mine]
-            queries = ChannelRows.of(*rows, len(before.keys))
-            if changes is not None:
-                queries = queries._replace(changes=changes[:, mine])
-            quantiles = np.array([0.05, 0.5, 0.95])
-            for _, place in filtered.channels[k].split(queries):
-                one = filtered.answered(k, queries.where(place))
-                table[np.flatnonzero(mine)[place], :3] = one.quantiles(quantiles)
-            table[mine] = self._model.units.links[k].of(table[mine])
-        low, self.median, high, truth = table.T
+        That is each series' first held-out row; the network of ``model`` is judged.
+        """
+        origins = _origins(observations, cut)
+        scaled = Origins(observations, model.units)
+        every = scaled.after(origins, model.reach)
+        asked, n_after = _thinned(every, origins)
+        series = observations.series[origins]
+        first = observations.bounds[:-1][series]
+        end = observations.bounds[1:][series]
+        # each origin's history is filtered by itself: so long that all of them
+        # together have at most _MOST_ROWS rows
+        longest = max(_MOST_ROWS // max(len(origins), 1), 1)
+        first = np.maximum(first, origins + 1 - longest)
+        before = _parts(observations, first, origins + 1)
+        # the row after the last one asked for lets controls be interpolated to it
+        known = _parts(observations, origins, np.minimum(origins + n_after + 2, end))
+        low, median, high, truth = _forecast(
+            observations,
+            asked=asked,
+            before=before,
+            structural=structural,
+            links=model.units.links,
+        )
         deviation = (high - low) / TO_DEVIATION
-        self.deviation = np.maximum(deviation, 1e-9 * np.abs(self.median) + 1e-300)
-        self.error = (truth - self.median) / self.deviation
+        # of what is forecast exactly: as rounding has it, and not 0
+        deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
+        own = series[asked.window]
+        return cls(
+            model=model,
+            asked=asked,
+            before=before,
+            known=known,
+            cluster=own if len(cut) >= _BLOCKS else _blocks(scaled, cut, asked, own),
+            scale=scaled.scale[own, asked.channel],
+            median=median,
+            deviation=deviation,
+            error=(truth - median) / deviation,
+        )
 
     def evidence(self) -> Evidence:
         """Return what the network changes, beside what the structural model misses."""
         asked = self.asked
-        if not len(asked.window):
-            places, numbers = np.empty(0, np.int64), np.empty(0)
-            return Evidence(places, places, numbers, numbers, numbers, numbers)
-        row = asked.window * (asked.row.max() + 1) + asked.row
+        # the network answers for all channels of a row at once: each row is asked once
+        row = asked.window * (asked.row.max(initial=0) + 1) + asked.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
-        queries = asked.window[first], asked.lead[first]
-        table = self._model.forecasts(self.before, *queries, self._known)
-        change = (table[place, asked.channel] - self.median) / self.deviation
+        change = np.empty(0)
+        if len(first):
+            series, lead = asked.window[first], asked.lead[first]
+            table = self.model.forecasts(self.before, series, lead, self.known)
+            change = (table[place, asked.channel] - self.median) / self.deviation
         return Evidence(
             cluster=self.cluster,
             channel=asked.channel,
@@ -187,9 +187,11 @@ def has_prospects(evidence: Evidence, n_channels: int) -> bool:
     """Return whether some weight might be worth it."""
     if not len(evidence.lead):
         return False
-    sums = _sums(evidence, n_channels)[0].sum(3)
-    every = [sums.sum(2), *np.moveaxis(sums, 2, 0)]
-    return max(best_weight(*one)[1] for one in every) > _PROSPECT
+    # over all leads: of all channels together, and of each
+    sums = _Sums.of(evidence, n_channels).table.sum(3)
+    each = [sums[:, :, channel] for channel in range(n_channels)]
+    best = [best_weight(*one)[1] for one in (sums.sum(2), *each)]
+    return max(best) > _PROSPECT
 
 
 def network_weights_of(
@@ -205,40 +207,38 @@ def network_weights_of(
     evidence = Evidence.joined(stretches)
     if not len(evidence.lead):
         return None
-    sums, knots, place = _sums(evidence, n_channels)
-    n_clusters, n_knots = sums.shape[1], len(knots)
-    # of each cluster, see `Evidence.joined`
-    stretch = np.unique(evidence.cluster) % len(stretches)
-    pooled = sums + _OTHERS * sums.mean(3, keepdims=True)
-    pooled[..., 1:] += _NEXT * sums[..., :-1]
-    pooled[..., :-1] += _NEXT * sums[..., 1:]
-    of_channel = sums.mean(3) + _ALL * sums.mean((2, 3))[..., None]
-    weights = np.zeros((n_knots, n_channels))
-    kept = n_clusters / (n_clusters + _PRIOR) if of_blocks else 1.0
-    for k in range(n_channels):
-        if best_weight(*of_channel[..., k])[0] > 0:
-            for j in range(n_knots):
-                each = pooled[..., k, j]
-                mine = [each[:, stretch == one] for one in range(len(stretches))]
-                least = min(_weight(*own) for own in mine)
-                weights[j, k] = least if least == 1 else least * kept
+    sums = _Sums.of(evidence, n_channels)
+    n_clusters = len(sums.clusters)
+    shrunk = n_clusters / (n_clusters + _PRIOR) if of_blocks else 1.0
+    # see `Evidence.joined`
+    stretch = sums.clusters % len(stretches)
+    of_stretch = [stretch == number for number in range(len(stretches))]
+    weights = _least_weights(sums.table, of_stretch, shrunk)
     if not weights.any():
         return None
-    channel, change = evidence.channel, evidence.change
-    weight = weights[place, channel]
-    usual = np.ones_like(weights)
+    channel, part = evidence.channel, sums.part
+    weight = weights[part, channel]
+    usual = np.full_like(weights, np.nan)
     for j, k in np.ndindex(usual.shape):
-        mine = evidence.deviation[(place == j) & (channel == k)]
-        usual[j, k] = np.median(mine) if len(mine) else np.nan
+        mine = evidence.deviation[(part == j) & (channel == k)]
+        if len(mine):
+            usual[j, k] = np.median(mine)
     # what is left, in the deviations that `Mixture.limited` makes
-    ratio = evidence.deviation / usual[place, channel]
-    left, counts = np.abs(evidence.error - weight * change) * ratio**weight, weight > 0
-    factors = _factors(left, place, channel, weights)
+    ratio = evidence.deviation / usual[part, channel]
+    left = np.abs(evidence.error - weight * evidence.change) * ratio**weight
+    factors = _factors(left, part, channel, weights)
+    # a weight takes one degree of freedom: sqrt(n / (n - 1)) is about 1 + 1 / (2 n)
     factors = np.where(weights > 0, factors * (1 + 0.5 / n_clusters), 1.0)
-    most = np.zeros(n_channels)
-    np.maximum.at(most, channel[counts], np.abs(change[counts]))
-    reach = float(evidence.lead.max())
-    return NetworkWeights(knots, weights, factors, usual, most, reach)
+    most, counts = np.zeros(n_channels), weight > 0
+    np.maximum.at(most, channel[counts], np.abs(evidence.change[counts]))
+    return NetworkWeights(
+        leads=sums.leads,
+        weights=weights,
+        factors=factors,
+        usual=usual,
+        most=most,
+        reach=float(evidence.lead.max()),
+    )
 
 
 def _weight(products: Array, squares: Array) -> float:
@@ -247,52 +247,167 @@ def _weight(products: Array, squares: Array) -> float:
     return 1.0 if low > _WHOLE and high >= 1 else min(max(best, 0.0), 1.0)
 
 
-def _sums(evidence: Evidence, n_channels: int) -> tuple[Array, Array, Numbers]:
-    """Return sums, (2, cluster, channel, part), with leads and parts."""
-    lead, channel, change = evidence.lead, evidence.channel, evidence.change
-    edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS, method="lower"))
-    place = np.searchsorted(edges, lead, side="right") - 1
-    knots = np.array([np.median(lead[place == j]) for j in range(len(edges))])
-    names, cluster = np.unique(evidence.cluster, return_inverse=True)
-    sums = np.zeros((2, len(names), n_channels, len(knots)))
-    error, change = evidence.deviation * np.stack([evidence.error, change])
-    # of what is far both are shrunk alike, so that their ratio stays
-    far = np.maximum(np.maximum(np.abs(error), np.abs(change)) / _FAR, 1.0)
-    error, change = error / far, change / far
-    np.add.at(sums[0], (cluster, channel, place), error * change)
-    np.add.at(sums[1], (cluster, channel, place), change**2)
-    # leads count alike, however much harder some are
-    squares, n = np.zeros((2, n_channels, len(knots)))
-    np.add.at(squares, (channel, place), error**2)
-    np.add.at(n, (channel, place), 1.0)
-    sums /= np.where(squares > 0, squares / np.maximum(n, 1.0), 1.0)
-    return sums, knots, place
+def _least_weights(table: Array, of_stretch: list[Flags], shrunk: float) -> Array:
+    """Return the least weights of all stretches, (part, channel).
+
+    ``table`` is that of `_Sums`, ``of_stretch`` tells clusters of each stretch; what
+    is below one counts ``shrunk``.
+    """
+    # other leads tell something of one, its neighbours more; as do other channels
+    pooled = table + _OTHERS * table.mean(3, keepdims=True)
+    pooled[..., 1:] += _NEXT * table[..., :-1]
+    pooled[..., :-1] += _NEXT * table[..., 1:]
+    of_channel = table.mean(3) + _ALL * table.mean((2, 3))[..., None]
+    n_channels, n_parts = table.shape[2:]
+    weights = np.zeros((n_parts, n_channels))
+    for k in range(n_channels):
+        # whether any weight of a channel is above zero, all its leads decide
+        lower, _, _ = best_weight(*of_channel[..., k])
+        if lower <= 0:
+            continue
+        for j in range(n_parts):
+            each = pooled[..., k, j]
+            least = min(_weight(*each[:, own]) for own in of_stretch)
+            weights[j, k] = least if least == 1 else least * shrunk
+    return weights
+
+
+class _Sums(NamedTuple):
+    """Sums of `best_weight`, by clusters, channels and parts of the leads."""
+
+    table: Array  # (2, cluster, channel, part): products, and squares
+    clusters: Numbers  # (cluster,): their numbers in the evidence
+    leads: Array  # (part,): the median one of each
+    part: Numbers  # (answer,)
+
+    @classmethod
+    def of(cls, evidence: Evidence, n_channels: int) -> _Sums:
+        """Add up evidence, whose clusters count alike, and leads of a channel too."""
+        lead, channel = evidence.lead, evidence.channel
+        # an observed lead each, so that no part is empty
+        shares = np.arange(_KNOTS) / _KNOTS
+        edges = np.unique(np.quantile(lead, shares, method="lower"))
+        part = np.searchsorted(edges, lead, side="right") - 1
+        leads = np.array([np.median(lead[part == j]) for j in range(len(edges))])
+        clusters, cluster = np.unique(evidence.cluster, return_inverse=True)
+        table = np.zeros((2, len(clusters), n_channels, len(leads)))
+        error = evidence.deviation * evidence.error
+        change = evidence.deviation * evidence.change
+        # of what is far both are shrunk alike, so that their ratio stays
+        largest = np.maximum(np.abs(error), np.abs(change))
+        far = np.maximum(largest / _FAR, 1.0)
+        error, change = error / far, change / far
+        np.add.at(table[0], (cluster, channel, part), error * change)
+        np.add.at(table[1], (cluster, channel, part), change**2)
+        # over the mean squared error there: leads count alike, however hard they are
+        squares, n = np.zeros((2, n_channels, len(leads)))
+        np.add.at(squares, (channel, part), error**2)
+        np.add.at(n, (channel, part), 1.0)
+        table /= np.where(squares > 0, squares / np.maximum(n, 1.0), 1.0)
+        return cls(table=table, clusters=clusters, leads=leads, part=part)
 
 
 def _origins(observations: Observations, cut: Numbers) -> Numbers:
+    """Return rows to look ahead from, evenly spread over what is held out."""
     first, end = observations.bounds[:-1], observations.bounds[1:]
     is_whole = cut == first
     # who forecasts a whole series has seen some of it
     early = first + np.maximum((end - first) // 3, 2)
-    low, most = np.where(is_whole, early, cut - 1), np.where(is_whole, 4, _IN_ONE)
+    low = np.where(is_whole, early, cut - 1)
+    most = np.where(is_whole, 4, _IN_ONE)
+    # the last row of a series has none after it
     each = zip(low, end - 1, most, strict=True)
     rows = [spread(np.arange(a, b), n) for a, b, n in each]
     return spread(np.concatenate(rows), _ORIGINS)
 
 
+def _thinned(asked: Questions, origins: Numbers) -> tuple[Questions, Numbers]:
+    """Return at most `_ROWS_AFTER` rows after each origin, and its number of rows."""
+    after = asked.row - origins[asked.window]
+    n_after = np.zeros(len(origins), np.int64)
+    np.maximum.at(n_after, asked.window, after)
+    # Row number n is kept where n / step passes a whole number: evenly spaced ones,
+    # and the last, where it is _ROWS_AFTER. Steps of one keep every row.
+    step = np.maximum(n_after / _ROWS_AFTER, 1.0)[asked.window]
+    kept = np.floor(after / step) > np.floor((after - 1) / step)
+    return asked.part(kept), n_after
+
+
+def _blocks(scaled: Origins, cut: Numbers, asked: Questions, own: Numbers) -> Numbers:
+    """Return clusters of a few series: `_BLOCKS` stretches of what each holds out.
+
+    ``own`` is the series of each answer. They are as long in time, whatever the rows.
+    """
+    last_row = scaled.bounds[1:] - 1
+    begin = scaled.times[np.minimum(cut, last_row)]
+    since = scaled.times[asked.row] - begin[own]
+    width = np.maximum(scaled.times[last_row] - begin, 1e-9)[own] / _BLOCKS
+    # the last row lies on the end of the last block
+    block = np.clip(since / width, 0, _BLOCKS - 1).astype(np.int64)
+    return own * _BLOCKS + block
+
+
+def _forecast(
+    observations: Observations,
+    asked: Questions,
+    before: Observations,
+    structural: StructuralModel,
+    links: tuple[Link, ...],
+) -> Array:
+    """Return forecasts and what came, (4, answer): the middle 90 %, and the truth.
+
+    These are low end, median, high end and truth, in units of the links.
+    """
+    table = np.empty((4, len(asked.window)))
+    if not len(asked.window):
+        return table
+    filtered = structural.filtered(before)
+    ticks = observations.ticks[asked.row]
+    first = before.ticks[before.bounds[:-1]][asked.window]
+    times = ticks_between(first, ticks) / structural.unit
+    inputs, changes = filtered.inputs(
+        series=asked.window,
+        ticks=ticks,
+        known=observations,
+        place=asked.row,
+        n=N_PATHS,
+    )
+    table[3] = observations.values[asked.row, asked.channel]
+    for k in np.unique(asked.channel):
+        mine = np.flatnonzero(asked.channel == k)
+        queries = ChannelRows.of(
+            series=asked.window[mine],
+            times=times[mine],
+            values=np.nan,
+            inputs=inputs[mine],
+            n_series=len(before.keys),
+        )
+        if changes is not None:
+            queries = queries._replace(changes=changes[:, mine])
+        quantiles = np.array([0.05, 0.5, 0.95])
+        for _, place in filtered.channels[k].split(queries):
+            answered = filtered.answered(k, queries.where(place))
+            table[:3, mine[place]] = answered.quantiles(quantiles).T
+        table[:, mine] = links[k].of(table[:, mine])
+    return table
+
+
 def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observations:
+    """Return rows from ``first`` to before ``end``, (part,), as a series each."""
     lengths = end - first
-    place = np.repeat(first, lengths) + count_up(lengths)
-    bounds, keys = np.append(0, np.cumsum(lengths)), [(k,) for k in range(len(first))]
-    return observations.rows(place, bounds, tuple(keys))
+    rows = np.repeat(first, lengths) + count_up(lengths)
+    bounds = np.append(0, np.cumsum(lengths))
+    keys = tuple((k,) for k in range(len(first)))
+    return observations.rows(rows, bounds, keys)
 
 
-def _factors(left: Array, place: Numbers, channel: Numbers, weights: Array) -> Array:
+def _factors(left: Array, part: Numbers, channel: Numbers, weights: Array) -> Array:
     """Return the scale of what is left, (part, channel)."""
     factors = np.ones_like(weights)
     for j, k in np.argwhere(weights > 0):
-        own = left[(place == j) & (channel == k)]
+        own = left[(part == j) & (channel == k)]
+        # too few of a channel: those of all that the network counts for
         if len(own) < _FEWEST_ERRORS:
-            own = left[(place == j) & (weights[j, channel] > 0)]
+            own = left[(part == j) & (weights[j, channel] > 0)]
         factors[j, k] = normal_scale(own)
     return np.maximum(factors, 1e-3)

@@ -50,11 +50,32 @@ class NetworkWeights:
     @classmethod
     def whole(cls, n_channels: int, reach: float) -> NetworkWeights:
         """Return one that takes a network's forecasts as they are."""
-        ones, most = np.ones((1, n_channels)), np.full(n_channels, np.inf)
-        return cls(np.zeros(1), ones, ones, np.nan * ones, most, reach)
+        one = np.ones((1, n_channels))
+        return cls(
+            leads=np.zeros(1),
+            weights=one,
+            factors=one,
+            usual=np.nan * one,
+            most=np.full(n_channels, np.inf),
+            reach=reach,
+        )
+
+    @classmethod
+    def none(cls, n_channels: int) -> NetworkWeights:
+        """Return one by which nothing counts."""
+        one = np.ones((1, n_channels))
+        return cls(
+            leads=np.zeros(1),
+            weights=0.0 * one,
+            factors=one,
+            usual=one,
+            most=np.zeros(n_channels),
+            reach=0.0,
+        )
 
     def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
         """Return weights and factors of a channel at leads; else 0 and 1."""
+        # a lead of 0 is a row that was seen, or lies before one
         counts = (leads > 0) & (leads <= self.reach)
         weight = np.interp(leads, self.leads, self.weights[:, channel])
         factor = np.interp(leads, self.leads, self.factors[:, channel])
@@ -62,21 +83,18 @@ class NetworkWeights:
         return np.where(counts, weight, 0.0), np.where(counts, factor, 1.0)
 
 
-@dataclass(repr=False, kw_only=True)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class HybridModel(TrainedModel):
     """A structural model, and a network where one adds to it; else None."""
 
+    network: HybridODE | None
     structural: StructuralModel
     weights: NetworkWeights | None = None  # None: nothing counts
 
     @property
     def weighed(self) -> NetworkWeights:
         """What counts at each lead: nothing where none is proved."""
-        zeros = np.zeros((1, self.sizes[0]))
-        one = zeros + 1
-        return self.weights or NetworkWeights(
-            np.zeros(1), zeros, one, one, zeros[0], 0.0
-        )
+        return self.weights or NetworkWeights.none(self.sizes[0])
 
     def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
         """Return what it answers of series."""
@@ -93,6 +111,11 @@ class HybridModel(TrainedModel):
         }
 
     @property
+    def reach(self) -> float:
+        """The longest lead that its network learns; 0 without one."""
+        return 0.0 if self.network is None else self.network.reach
+
+    @property
     def share(self) -> float:
         """How much of the network counts, on average."""
         return float(self.weighed.weights.mean())
@@ -104,13 +127,16 @@ class HybridModel(TrainedModel):
         found: list[Adjustment | None] = [None] * self.sizes[0]
         if self.network is None or self.weights is None:
             return found
-        first = history.rows.ticks[history.rows.bounds[:-1]]  # of times
+        # Times of queries count from each series' first row, of all rows; leads, from
+        # its last row with a value. Both are in the same unit, see `HybridTraining`.
+        first = history.rows.ticks[history.rows.bounds[:-1]]
         seen = history.observations
         span = ticks_between(first, seen.ticks[seen.bounds[1:] - 1]) / self.units.time
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.weights.reach))
         asked, target = queries.series[which], np.zeros((len(lead), len(found)))
         target[which] = self.forecasts(seen, asked, lead[which], known)
+        # a latent state that overflows, or a step that no solver could take
         unknown = ~np.isfinite(target)
         if unknown.any():
             first = queries.series[int(np.argmax(unknown.any(1)))]
@@ -128,8 +154,10 @@ class HybridModel(TrainedModel):
             weight, factor = self.weights.at(channel, lead)
             weight[unknown[:, channel]] = 0.0
             if weight.any():
+                # the network's logarithms are cut off at small values, y's are not
                 link = self.units.links[channel]._replace(least=LEAST)
                 most = np.full(len(lead), self.weights.most[channel])
+                # measured in units that all series share, told in the series' own
                 usual = self.weights.usual[:, channel]
                 usual = np.interp(lead, self.weights.leads, usual)
                 usual = usual * scale[queries.series, channel]
@@ -161,6 +189,7 @@ class HybridModel(TrainedModel):
             since = ticks_between(end[known.series], known.ticks)
             values = self.units.controls(known.controls)
             controls = KnownControls(known.bounds, since / self.units.time, values)
+        # a step's control is that of its middle: it may lie beyond the last stamp
         decoder = network.decoder
         spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))
@@ -168,6 +197,7 @@ class HybridModel(TrainedModel):
         for low in range(0, len(series), at_once):
             part = slice(low, low + at_once)
             own = series[part]
+            # windows are encoded once; every channel is asked at every stamp
             numbers, place = np.unique(own, return_inverse=True)
             asked = Questions(
                 np.repeat(place, n_channels),
@@ -205,7 +235,7 @@ def batch_of(
     hidden: Flags | None = None,
     target: Array | None = None,
 ) -> HybridBatch:
-    """Return windows that end at rows, with what is asked of them.
+    """Return windows of ``n_rows`` that end at ``rows``, with what is asked of them.
 
     The encoder does not see ``hidden`` rows, (window, row); ``target`` is the
     truth, (answer,).
@@ -220,6 +250,7 @@ def batch_of(
     def tensor(array: NDArray[Any] | None) -> Any:
         if array is None:
             return None
+        # values get the network's precision; indices and masks stay what they are
         found = torch.as_tensor(array, device=like.device)
         return found.to(like.dtype) if found.is_floating_point() else found
 

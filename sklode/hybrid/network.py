@@ -40,6 +40,8 @@ _FULL_KL = 300
 """With more rows than this the KL term counts for less, by the square."""
 
 _HUBER = 2.0  # from so many scales on an error counts in proportion
+# The integral of exp(-rho): the normal part within k = _HUBER scales, and two tails
+# exp(k^2 / 2 - k |z|), each of area exp(-k^2 / 2) / k.
 _LOG_HUBER_MASS = math.log(
     math.sqrt(2 * math.pi) * math.erf(_HUBER / math.sqrt(2))
     + 2 / _HUBER * math.exp(-(_HUBER**2) / 2)
@@ -90,11 +92,17 @@ class Readings(NamedTuple):
         ages = ages.unsqueeze(1)
         count = known.sum(-1)
         some, divisor = (count > 0).to(values.dtype), count.clamp(min=1)
+        # unknown values are 0, and add nothing
         mean = values.sum(-1) / divisor
-        spread = (((values - mean.unsqueeze(-1)) * known) ** 2).sum(-1) / divisor
+        away = (values - mean.unsqueeze(-1)) * known
+        variance = (away**2).sum(-1) / divisor
+        # argmax finds the first 1: rows come latest first, so it is the last value
         last = known.argmax(-1, keepdim=True)
-        first = known.shape[-1] - 1 - known.flip(-1).argmax(-1, keepdim=True)
+        from_end = known.flip(-1).argmax(-1, keepdim=True)
+        first = known.shape[-1] - 1 - from_end
         age = ages.expand_as(values).gather(-1, last)
+        # weights fall with the time before the last value, which has weight one: a
+        # channel that was last seen long ago forgets no faster
         faded = []
         for fade in _FADES:
             weight = torch.exp(-(ages - age).clamp(min=0) / fade) * known
@@ -109,7 +117,8 @@ class Readings(NamedTuple):
             faded_soon=faded[0],
             faded=faded[1],
             faded_late=faded[2],
-            spread=torch.sqrt(spread + 1e-6) * some,
+            # the root's slope is infinite at 0, which constants have
+            spread=torch.sqrt(variance + 1e-6) * some,
             least=torch.where(count > 0, (values + far).amin(-1), 0.0),
             largest=torch.where(count > 0, (values - far).amax(-1), 0.0),
             first=values.gather(-1, first).squeeze(-1) * some,
@@ -124,13 +133,8 @@ class Readings(NamedTuple):
     @property
     def averages(self) -> Tensor:
         """Last value and means, which lines read, (window, channel, average)."""
-        means = self.last, self.mean, self.faded_soon, self.faded, self.faded_late
-        return torch.stack(means, -1)
-
-    @classmethod
-    def place(cls, name: str) -> int:
-        """Return where a reading stands in a `table`."""
-        return cls._fields.index(name)
+        faded = self.faded_soon, self.faded, self.faded_late
+        return torch.stack([self.last, self.mean, *faded], -1)
 
 
 _N_AVERAGES = 5  # of `Readings.averages`
@@ -158,21 +162,29 @@ class LinearFlow(nn.Module):
     def __init__(self, n_channels: int, size: int, longest: float) -> None:
         super().__init__()
         n = size // 2
-        periods = torch.logspace(math.log10(4.0), math.log10(longest), n - n // 2)
-        speeds = torch.cat([torch.zeros(n // 2), 2 * math.pi / periods])
+        n_still = n // 2
+        periods = torch.logspace(
+            math.log10(4.0), math.log10(longest), steps=n - n_still
+        )
+        speeds = torch.cat([torch.zeros(n_still), 2 * math.pi / periods])
         self.speeds = nn.Parameter(speeds.repeat(n_channels, 1))
+        # softplus(-6) = 0.0025: at first next to nothing fades
         self.raw_rates = nn.Parameter(torch.full((n_channels, n), -6.0))
 
     def forward(self, state: Tensor, channel: Tensor, lead: Tensor) -> Tensor:
         """Return states of channels after so long, (answer, state)."""
         lead = lead.unsqueeze(1)
         angle = self.speeds[channel] * lead
-        left = torch.exp(-functional.softplus(self.raw_rates[channel]) * lead)
+        rate = functional.softplus(self.raw_rates[channel])
+        left = torch.exp(-rate * lead)
+        # component k and component n + k are a pair; an odd one out stays as it is
         n = angle.shape[1]
         one, other, rest = state[:, :n], state[:, n : 2 * n], state[:, 2 * n :]
+        # exp(A t) of a block is exp(-a t) times the rotation by w t
         cos, sin = left * torch.cos(angle), left * torch.sin(angle)
-        turned = one * cos - other * sin, one * sin + other * cos
-        return torch.cat([*turned, rest], 1)
+        turned = one * cos - other * sin
+        other_turned = one * sin + other * cos
+        return torch.cat([turned, other_turned, rest], 1)
 
 
 class HybridODE(Autoencoder):
@@ -215,12 +227,13 @@ class HybridODE(Autoencoder):
         self.decoder = decoder
         self.state_size, self.n_channels = latent_size, n_channels
         self.reach = reach
+        # random weights are drawn as modules are made: their order decides all
         size, together = latent_size, n_channels * latent_size
         self.names = nn.Parameter(0.3 * torch.randn(n_channels, _EMBEDDING))
         n_lags = 0 if decoder is None else _N_LAGS
-        n_read = (
-            len(Readings._fields) + 2 * n_lags + _EMBEDDING + int(encoder.hidden_size)
-        )
+        # of each channel: readings, name, h, values near lags and their density
+        n_readings = len(Readings._fields)
+        n_read = n_readings + 2 * n_lags + _EMBEDDING + encoder.hidden_size
         self.token = perceptron(n_read, width, size, nn.GELU)
         if decoder is not None:
             self.direct = nn.Linear(n_channels * n_lags, together)
@@ -233,20 +246,21 @@ class HybridODE(Autoencoder):
         self.own = nn.Sequential(
             nn.LayerNorm(size), perceptron(size, width, size, nn.GELU)
         )
+        # exp(-4 / 2) = 0.14: draws of z0 at first scatter little, alike everywhere
         self.log_variance = nn.Linear(size, size)
         nn.init.zeros_(self.log_variance.weight)
         nn.init.constant_(self.log_variance.bias, -4.0)
         # beside the state: name, times, whether there is any value, readings, controls
         n_times = len(_RATES_OF_AGE) + len(_RATES_OF_LEAD) + 1
-        n_asked = size + _EMBEDDING + n_times + 1 + len(Readings._fields) + n_controls
+        n_asked = size + _EMBEDDING + n_times + 1 + n_readings + n_controls
         self.out = perceptron(n_asked, width, 1, nn.GELU)
         with torch.no_grad():
             self.out[2].weight.mul_(0.1)  # type: ignore[operator]
         if decoder is not None:
             self.line = nn.Linear(together, n_channels)
-        self.own_lines = nn.Parameter(
-            torch.zeros(n_channels, (1 + len(_RATES_OF_AGE)) * _N_AVERAGES)
-        )
+        # each average counts as it is, and as it fades at each rate
+        n_faded = (1 + len(_RATES_OF_AGE)) * _N_AVERAGES
+        self.own_lines = nn.Parameter(torch.zeros(n_channels, n_faded))
         self.raw_noise = nn.Parameter(torch.full((n_channels,), -0.5))
         self.kl_scale = 1.0  # of the KL term in the objective
         # how much each channel's values count in the likelihood
@@ -274,14 +288,15 @@ class HybridODE(Autoencoder):
         """
         origin = self._origin(batch)
         z0, log_variance = origin.mean, origin.log_variance
-        # of normal distributions, from q(z0) to N(0, I)
+        # KL(N(m, v) || N(0, 1)) = (m^2 + v - 1 - log v) / 2, summed over components
         kl = 0.5 * (z0**2 + log_variance.exp() - 1 - log_variance).sum(-1)
         if noise is not None:
             z0 = z0 + noise * torch.exp(0.5 * log_variance)
-        errors = batch.target.clamp(-_LARGEST, _LARGEST)
-        errors = errors - self._answers(batch, z0, origin)
+        target = batch.target.clamp(-_LARGEST, _LARGEST)
+        errors = target - self._answers(batch, z0, origin)
         each = huber_log_likelihood(errors, self.noise_scale[batch.channel])
         each = each * self.weights[batch.channel]
+        # answers are of no fixed number a window: they are added up at its place
         n = len(batch.times)
         counts = torch.bincount(batch.window, minlength=n)
         total = each.new_zeros(n).index_add(0, batch.window, each)
@@ -303,9 +318,10 @@ class HybridODE(Autoencoder):
             inputs.append(batch.controls)
         # a flow backward along ages is one forward in time
         h = self.encoder(batch.times, torch.cat(inputs, -1), batch.mask.any(-1))
-        n, channels = read.shape[:2]
-        of_all = h.unsqueeze(1).expand(-1, channels, -1)
-        parts = [read, self.names.expand(n, -1, -1), of_all]
+        # what all channels share, h, and what all windows do, names
+        of_all = h.unsqueeze(1).expand(-1, self.n_channels, -1)
+        names = self.names.expand(len(read), -1, -1)
+        parts = [read, names, of_all]
         if self.decoder is None:
             z = self.token(torch.cat(parts, -1))
         else:
@@ -325,16 +341,20 @@ class HybridODE(Autoencoder):
     def _answers(self, batch: HybridBatch, z0: Tensor, origin: Origin) -> Tensor:
         """Return x^ of each answer, of z0 and readings of the origin."""
         window, channel, lead = batch.window, batch.channel, batch.lead
-        own = origin.readings[window, channel]
-        since_origin = torch.expm1(own[:, Readings.place("log_age")])
-        age, passed = (lead + since_origin) / self.reach, lead / self.reach
+        read = origin.readings[window, channel]
+        own = Readings(*read.unbind(1))
+        # the last value's age now: log(1 + age) was its age at the origin
+        age = (lead + torch.expm1(own.log_age)) / self.reach
+        passed = lead / self.reach
         fading = torch.stack([torch.exp(-rate * age) for rate in _RATES_OF_AGE], 1)
-        ahead = [*(torch.exp(-rate * passed) for rate in _RATES_OF_LEAD), passed]
-        # each answer's place among its window's
-        slot = torch.arange(len(window), device=window.device)
-        slot = slot - torch.searchsorted(window, window)
+        ahead = [torch.exp(-rate * passed) for rate in _RATES_OF_LEAD]
+        # Each answer's place among its window's: answers are sorted by window, so the
+        # first place of a window is where the search for its number ends.
+        place = torch.arange(len(window), device=window.device)
+        slot = place - torch.searchsorted(window, window)
         asked = lead.new_zeros(len(z0), 1 + int(slot.amax()) if len(slot) else 1)
         asked[window, slot] = lead
+        # z0 is that of all channels, one after another
         of_channels = self.n_channels, self.state_size
         if self.decoder is None:
             state = z0.unflatten(1, of_channels)[window, channel]
@@ -342,14 +362,13 @@ class HybridODE(Autoencoder):
         else:
             t0 = z0.new_zeros(len(z0))
             z = self.decoder(z0, t0, asked, batch.path)[window, slot]
-            answer = torch.arange(len(z), device=z.device)
-            state = z.unflatten(1, of_channels)[answer, channel]
-        name, since = self.names[channel], torch.stack(ahead, 1)
-        some = own[:, Readings.place("some")].unsqueeze(1)
-        parts = [state, name, since, fading, some, own]
+            state = z.unflatten(1, of_channels)[place, channel]
+        name, since = self.names[channel], torch.stack([*ahead, passed], 1)
+        parts = [state, name, since, fading, own.some.unsqueeze(1), read]
         if batch.path is not None:
             parts.append(batch.path.at(asked)[window, slot])
         x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
+        # lines: a sum over averages times 1, and times how far each rate has faded
         faded = functional.pad(fading, (1, 0), value=1.0)
         averages = origin.averages[window, channel].unsqueeze(2)
         lines = (averages * faded.unsqueeze(1)).flatten(1)
@@ -374,6 +393,7 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
 
 
 def _softened(values: Tensor) -> Tensor:
+    # log(1 + x) has slope 1 at 0: no kink where the logarithm begins
     beyond = (values.abs() - _SOFT).clamp(min=0)
     return values.clamp(-_SOFT, _SOFT) + values.sign() * torch.log1p(beyond)
 
@@ -382,10 +402,13 @@ def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Return values near even lags, and density, (window, channel, lag)."""
     lags = _SPACING * torch.arange(_N_LAGS, device=ages.device).unsqueeze(-1)
     away = 2 * (ages.unsqueeze(1) - lags).abs() / _SPACING
+    # exp(-60) is far above 1e-30: a lag with no value near takes the mean of all
     weight = torch.exp(-away.clamp(max=60))
     total = weight @ known
     near = (weight @ values) / (total + 1e-30)
-    return near.transpose(1, 2), (total / (total + 0.3)).transpose(1, 2)
+    # in [0, 1): how much stands near, half of it from a weight of 0.3 on
+    density = total / (total + 0.3)
+    return near.transpose(1, 2), density.transpose(1, 2)
 
 
 def build_network(
@@ -393,23 +416,25 @@ def build_network(
 ) -> HybridODE:
     """Return an untrained network, as a forecaster's ``settings`` say."""
     solver = Solver(settings.method, settings.step_size)
-    encoder = build_encoder(settings, 2 * n_channels + n_controls, solver)
-    flow = None
+    # values, their mask, and controls
+    n_inputs = 2 * n_channels + n_controls
+    encoder = build_encoder(settings, n_inputs, solver)
+    decoder = None
     if n_channels <= FEW:
-        # of each channel, and of what they share
+        # neurons of each channel, and of what they share
         field = VectorField(
             n_channels * settings.latent_size,
-            settings.field_width * (n_channels + 1),
-            settings.field_depth,
-            n_controls,
+            width=settings.field_width * (n_channels + 1),
+            depth=settings.field_depth,
+            control_size=n_controls,
         )
-        flow = Decoder(field, solver)
+        decoder = Decoder(field, solver)
     return HybridODE(
-        encoder,
-        flow,
-        n_channels,
-        n_controls,
-        settings.latent_size,
-        settings.emission_width,
-        reach,
+        encoder=encoder,
+        decoder=decoder,
+        n_channels=n_channels,
+        n_controls=n_controls,
+        latent_size=settings.latent_size,
+        width=settings.emission_width,
+        reach=reach,
     )

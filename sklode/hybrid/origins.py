@@ -35,8 +35,10 @@ class Origins(ScaledRows):
     def usable(self, fewest: int) -> Numbers:
         """Return rows with so many up to them, and one after, in their series."""
         row = np.arange(len(self.times))
-        seen = row - self.bounds[:-1][self.series] + 1
-        return row[(seen >= fewest) & (row + 1 < self.bounds[1:][self.series])]
+        first = self.bounds[:-1][self.series]
+        end = self.bounds[1:][self.series]
+        n_seen = row - first + 1
+        return row[(n_seen >= fewest) & (row + 1 < end)]
 
     def seen(
         self, origins: Numbers, n_rows: int
@@ -45,10 +47,12 @@ class Origins(ScaledRows):
 
         Padding repeats a series' first row, masked.
         """
-        first = self.bounds[:-1][self.series[origins], None]
+        # (window, row): each origin, the row before it, the one before that
         rows = origins[:, None] - np.arange(n_rows)
+        first = self.bounds[:-1][self.series[origins], None]
         inside = rows >= first
         rows = np.maximum(rows, first)
+        # a difference of times, taken before single precision cuts digits off
         ages = self.times[origins][:, None] - self.times[rows]
         controls = None if self.controls is None else self.controls[rows]
         mask = self.mask[rows] & inside[..., None]
@@ -56,24 +60,33 @@ class Origins(ScaledRows):
 
     def n_after(self, origins: Numbers, reach: float) -> Numbers:
         """Return how many rows there are after origins, up to so long."""
-        asked = self.series[origins], self.times[origins] + reach
-        return rows_before(self.bounds, self.times, *asked) - origins
+        # the last row within reach, counted from the origin's own
+        last = rows_before(
+            bounds=self.bounds,
+            known=self.times,
+            series=self.series[origins],
+            asked=self.times[origins] + reach,
+        )
+        return last - origins
 
     def after(self, origins: Numbers, reach: float) -> Questions:
         """Return every value observed after origins, up to so long."""
-        count = self.n_after(origins, reach)
-        window = np.repeat(np.arange(len(origins)), count)
-        row = origins[window] + 1 + count_up(count)
+        n_after = self.n_after(origins, reach)
+        window = np.repeat(np.arange(len(origins)), n_after)
+        row = origins[window] + 1 + count_up(n_after)
+        # a row is asked for as often as it has values, which may be never
         entry, channel = np.nonzero(self.mask[row])
         window, row = window[entry], row[entry]
         lead = self.times[row] - self.times[origins[window]]
-        return Questions(window, channel, lead, row)
+        return Questions(window=window, channel=channel, lead=lead, row=row)
 
     def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
         """Return times since origins, and controls there, (window, row, ...)."""
         if self.controls is None:
             return None
         start = self.times[origins]
-        known = KnownControls(self.bounds, self.times, self.controls)
+        known = KnownControls(
+            bounds=self.bounds, times=self.times, values=self.controls
+        )
         times, values = known.paths(self.series[origins], start, start + reach)
         return (times - start[:, None]).astype(np.float32), values

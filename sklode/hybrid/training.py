@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,14 +32,17 @@ from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import links_of
 from sklode.structural.model import StructuralModel
 from sklode.training.parameters import TrainingSettings, resolve_device
-from sklode.training.report import Reporter
-from sklode.training.training import (
+from sklode.training.preparation import (
+    Drawer,
     Material,
+    Schedule,
     Training,
     drawn_network,
     held_out_rows,
     seed_from,
+    torch_threads,
 )
+from sklode.training.report import Reporter
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which it needs prospects
@@ -70,7 +75,26 @@ _FEWEST_SEEN = 3
 _ANSWERS = 4096  # values that a batch asks for at most
 
 
-class HybridTraining(Training):
+class Split(NamedTuple):
+    """What a network is proved on: stretches of time, or whole series."""
+
+    of_series: bool
+    cuts: list[Numbers]  # of each stretch: every series' first held-out row
+
+    @classmethod
+    def of(cls, rows: Observations, rng: Drawer) -> Split:
+        """Draw it: of many short series some whole ones, else each one's end."""
+        is_short = bool(rows.lengths.mean() < _SHORT)
+        of_series = len(rows.keys) >= _MANY_SERIES and is_short
+        shares = (_HELD_OUT,) if of_series else _STRETCHES
+        cuts = [
+            held_out_rows(rows.bounds, share=share, of_series=of_series, rng=rng)
+            for share in shares
+        ]
+        return cls(of_series=of_series, cuts=cuts)
+
+
+class HybridTraining(Training[HybridModel]):
     """A training that looks ahead from rows anywhere in the series."""
 
     def __init__(
@@ -82,35 +106,40 @@ class HybridTraining(Training):
         purpose: str,
     ) -> None:
         super().__init__(history, settings, rng, start, purpose)
-        weights_seed, self.predict_seed = seed_from(rng), seed_from(rng)
-        self._split(rng)
-        self._given_up = self._is_tried = False
-        self._validations: dict[int, Validation] = {}
+        weights_seed = seed_from(rng)
+        self.predict_seed = seed_from(rng)
+        self.split = Split.of(self.rows, rng)
+        self.learned = self.rows  # on first, until it is proved
         self.is_guarded = self.from_scratch and settings.guard is not False
-        self.learned = self.rows
-        may_have_network = not self.from_scratch
-        if self.from_scratch:
-            # what pretraining left without a network stays so
-            kept = start if purpose in ("fine-tune", "update") else None
-            before = self.rows.until(self._cuts[0])
-            can_prove = self._can_prove(before)
-            if self.is_guarded and can_prove:
-                self.learned = before
-            may_have_network = kept is None and (can_prove or not self.is_guarded)
-            self.model = self._model_without_network(kept)
-        self.model.columns = self.columns
-        if may_have_network:
-            self._set_network(weights_seed)
+        self._validations: dict[int, Validation] = {}
+        self._is_given_up = self._is_interrupted = False
+        if start is None or self.from_scratch:
+            self.model = self._begun(start, weights_seed)
+            may_learn = self.model.network is not None
+        else:
+            self.model = self.continued(start)
+            _, usable = _usable(self.model, self.learned)
+            may_learn = len(usable) > 0
+        if may_learn:
+            self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
         if self.model.network is not None:
             self.model.network.to(resolve_device(settings.device))
 
-    def _split(self, rng: np.random.RandomState) -> None:
-        """Draw what the network is proved on: whole series, or stretches of time."""
-        rows = self.rows
-        is_short = rows.lengths.mean() < _SHORT
-        self._whole = len(rows.keys) >= _MANY_SERIES and bool(is_short)
-        shares = (_HELD_OUT,) if self._whole else _STRETCHES
-        self._cuts = [held_out_rows(rows.bounds, s, self._whole, rng) for s in shares]
+    def _begun(self, start: HybridModel | None, seed: int) -> HybridModel:
+        """Return a model with an untrained network, or none if it cannot be proved."""
+        # what pretraining left without a network stays so
+        kept = start if self.purpose in ("fine-tune", "update") else None
+        before = self.rows.until(self.split.cuts[0])
+        can_prove = self._can_prove(before)
+        if self.is_guarded and can_prove:
+            self.learned = before
+        model = self._model_without_network(kept)
+        if kept is not None or (self.is_guarded and not can_prove):
+            return model
+        origins, usable = _usable(model, self.learned)
+        if not len(usable):
+            return model
+        return replace(model, network=self._drawn(model, origins, seed))
 
     def _can_prove(self, before: Observations) -> bool:
         """Return whether rows suffice, and all channels have some before the cut."""
@@ -119,159 +148,183 @@ class HybridTraining(Training):
 
     def _model_without_network(self, kept: HybridModel | None) -> HybridModel:
         """Return the structural model, or the one that is kept, with its units."""
-        rows = self.rows
         if kept is None:
             # on all rows, as `StructuralForecaster`: X counts where y is missing, too
             structural = StructuralModel.fit(self._history.rows, known=self.known)
         else:
             structural = kept.structural
-        usual = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
+        links = links_of(structural.channels)
+        longest = int(self.learned.lengths.max())
+        usual = min(_ROWS_READ, max(longest - 1, 1))
         return HybridModel(
             network=None,
-            units=Units.robust(
-                self.learned, structural.unit, links_of(structural.channels)
-            ),
-            clock=rows.clock,
+            # the structural model's unit of time: leads of both are compared
+            units=Units.robust(self.learned, time=structural.unit, links=links),
+            clock=self.rows.clock,
             window_length=self.settings.window_length or usual,
             architecture=self.architecture,
+            columns=self.columns,
             structural=structural,
         )
 
-    def _set_network(self, seed: int) -> None:
-        """Draw an untrained network, unless there is one; settle the epochs."""
-        origins, usable = self._usable(self.learned)
-        if not len(usable):
-            return
-        if self.from_scratch:
-            self.model.network = self._network(origins, seed)
-        self.set_length(len(self.rows.ticks), _UPDATES)
-
-    def _network(self, origins: Origins, seed: int) -> HybridODE:
-        rows, (n_channels, n_controls) = self.learned, self.model.sizes
+    def _drawn(self, model: HybridModel, origins: Origins, seed: int) -> HybridODE:
+        """Return an untrained network, with what each channel's values count."""
+        rows, (n_channels, n_controls) = self.learned, model.sizes
         spans = origins.times[rows.bounds[1:] - 1]
-        usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
+        # the median over rows: long series have more of them
+        usual = float(np.median(np.repeat(spans, rows.lengths)))
         reach = max(min(_REACH, _SHARE_OF_SPAN * usual), 1.0)
         architecture = NetworkSettings.of(self.architecture)
-        network: HybridODE = drawn_network(
+        network = drawn_network(
             lambda: build_network(architecture, n_channels, n_controls, reach),
-            seed,
-            4.0,
-            max(reach, 8.0),
+            seed=seed,
+            shortest=4.0,
+            longest=max(reach, 8.0),
         )
-        counts, varies = origins.mask.sum(0), np.isnan(constants_of(rows.values))
+        # A channel of n values counts as sqrt(n), each of them as 1 / sqrt(n): what is
+        # rare is heard, but not as much as what is known well. Scaled so that all
+        # values together count as many as they are.
+        counts = origins.mask.sum(0)
+        varies = np.isnan(constants_of(rows.values))
         weights = np.where(varies, np.maximum(counts, 30.0) ** -0.5, 0.0)
         total = (weights * counts).sum()
         weights = weights * (counts[varies].sum() / total if total > 0 else 1.0)
         network.weights.copy_(torch.from_numpy(weights))
         return network
 
-    def _usable(self, rows: Observations) -> tuple[Origins, Numbers]:
-        """Return rows in the model's units, and where windows may end."""
-        origins = Origins(rows, self.model.units)
-        return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
-
     def train(self, reporter: Reporter) -> HybridModel:
         """Train, validate, and return the model."""
-        model: HybridModel = self.model
-        if model.network is None:
+        network = self.model.network
+        if network is None:
             reporter.say("No network: its rows are too few, or pretraining left none.")
-            return model
-        trainer = self.learn(reporter, self.material(self.learned))
+            return self.model
+        material = self.material(network, self.learned)
+        trainer = self.learn(
+            network,
+            material=material,
+            schedule=self.schedule,
+            reporter=reporter,
+            goes_on=self._goes_on,
+        )
         self._is_interrupted = trainer.interrupted
-        self.keep_history(trainer)
+        network.eval()
+        model = self.trained(trainer)
         if not self.from_scratch:
             return model
-        model.network.eval()
-        if not self.is_guarded:
-            model.weights = NetworkWeights.whole(model.sizes[0], model.network.reach)
-        elif not self._given_up:
-            model.weights = self._proved(reporter)
-        if model.weights is None:
-            model.network = None
+        weights = self._weights(network, reporter)
+        if weights is None:
             reporter.say(
                 "The network has not proved itself: the structural model answers alone."
             )
-            return model
+            return replace(model, network=None)
+        model = replace(model, weights=weights)
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if self.is_guarded and not self._is_interrupted:
             reporter.say("It trains on, on all rows.")
-            self._train_on(self.rows, reporter)
+            self._train_on(network, self.rows, reporter)
         return model
 
-    def _proved(self, reporter: Reporter) -> NetworkWeights | None:
-        """Return what counts, by every stretch that was held out."""
-        found: list[Evidence] = []
+    def _weights(self, network: HybridODE, reporter: Reporter) -> NetworkWeights | None:
+        """Return what counts of the network, by every stretch that was held out."""
         n_channels = self.model.sizes[0]
-        for number, cut in enumerate(self._cuts):
+        if not self.is_guarded:
+            return NetworkWeights.whole(n_channels, network.reach)
+        if self._is_given_up:
+            return None
+        found: list[Evidence] = []
+        for number, cut in enumerate(self.split.cuts):
             if self._is_interrupted and found:
                 break
-            if number:  # it has seen the stretch before this one
-                self._train_on(self.rows.until(cut), reporter)
-            with self.torch_threads():
+            # what it is asked next comes after the stretch before: it may learn that
+            if number:
+                self._train_on(network, self.rows.until(cut), reporter)
+            with torch_threads(network):
                 found.append(self._evidence(number))
             if not has_prospects(found[-1], n_channels):
                 return None
-        return network_weights_of(found, n_channels, of_blocks=not self._whole)
+        of_blocks = not self.split.of_series
+        return network_weights_of(found, n_channels, of_blocks=of_blocks)
 
-    def _train_on(self, rows: Observations, reporter: Reporter) -> None:
+    def _train_on(
+        self, network: HybridODE, rows: Observations, reporter: Reporter
+    ) -> None:
         """Train on; where that diverges, the network stays as it was proved."""
-        self._is_tried, whole = True, self.n_epochs
-        self.n_epochs = math.ceil(_FURTHER[self._whole] * whole)
-        self.rate = _FURTHER_RATE
-        network = self.model.network
+        share = _FURTHER[self.split.of_series]
         proved = copy.deepcopy(network.state_dict())
-        trainer = self.learn(reporter, self.material(rows))
+        trainer = self.learn(
+            network,
+            material=self.material(network, rows),
+            schedule=Schedule(
+                n_epochs=math.ceil(share * self.schedule.n_epochs),
+                rate=_FURTHER_RATE,
+            ),
+            reporter=reporter,
+        )
         if trainer.n_restored:
             network.load_state_dict(proved)
             reporter.say("Training on diverged: the network stays as it was proved.")
         self._is_interrupted |= trainer.interrupted
-        self.n_epochs = whole
         network.eval()
 
-    def goes_on(self, epoch: int) -> bool:
+    def _goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""
-        tried = math.ceil(_TRIED * self.n_epochs)
-        if self.is_guarded and not self._is_tried and epoch == tried:
-            self.model.network.eval()
-            evidence = self._evidence(0)
-            self._given_up = not has_prospects(evidence, self.model.sizes[0])
-        return not self._given_up
+        tried = math.ceil(_TRIED * self.schedule.n_epochs)
+        if self.is_guarded and epoch == tried:
+            n_channels = self.model.sizes[0]
+            self._is_given_up = not has_prospects(self._evidence(0), n_channels)
+        return not self._is_given_up
 
     def _evidence(self, number: int) -> Evidence:
         """Return what the network does on a stretch, beside a model of before it."""
         if number not in self._validations:
-            rows, cut = self.rows, self._cuts[number]
-            if self._whole:  # a fifth of many series hardly moves what all share
-                structural = self.model.structural
-            else:
-                structural = StructuralModel.fit(rows.until(cut), known=self.known)
-            if number + 1 < len(self._cuts):
-                first, end = rows.bounds[:-1], self._cuts[number + 1]
-                kept = (cut - first)[end > first]
-                rows = rows.until(end)
-                cut = rows.bounds[:-1] + kept
-            self._validations[number] = Validation(rows, cut, structural, self.model)
+            self._validations[number] = self._validation(number)
         return self._validations[number].evidence()
 
-    def material(self, rows: Observations) -> Material:
+    def _validation(self, number: int) -> Validation:
+        """Forecast a stretch, up to the next one, by a model of the rows before it."""
+        rows, cuts = self.rows, self.split.cuts
+        cut = cuts[number]
+        # a fifth of many series hardly moves what all share
+        structural = self.model.structural
+        if not self.split.of_series:
+            structural = StructuralModel.fit(rows.until(cut), known=self.known)
+        if number + 1 < len(cuts):
+            # series without rows before the next stretch are left out; of others the
+            # cut stays as far from the first row
+            first, end = rows.bounds[:-1], cuts[number + 1]
+            n_before = (cut - first)[end > first]
+            rows = rows.until(end)
+            cut = rows.bounds[:-1] + n_before
+        return Validation.of(rows, cut=cut, structural=structural, model=self.model)
+
+    def material(self, network: HybridODE, rows: Observations) -> Material:
         """Return batches of windows that end at any of these rows."""
-        settings, network = self.settings, self.model.network
-        origins, usable = self._usable(rows)
-        validation = None
+        settings, validation = self.settings, None
+        origins, usable = _usable(self.model, rows)
         if settings.early_stopping:
             rng = np.random.default_rng(self.predict_seed)
-            cut = held_out_rows(rows.bounds, _VALIDATED, self._whole, rng)
-            before = rows.until(cut)
-            spared = self._usable(before)
+            of_series = self.split.of_series
+            cut = held_out_rows(
+                rows.bounds, share=_VALIDATED, of_series=of_series, rng=rng
+            )
+            # whose next row, the first that is asked for, is held out
             ends = usable[usable + 1 >= cut[origins.series[usable]]]
-            if len(spared[1]) and len(ends):
+            before = rows.until(cut)
+            spared_origins, spared = _usable(self.model, before)
+            if len(spared) and len(ends):
                 held_out = np.sort(rng.permutation(ends)[:64])
-                validation = self._batch(origins, held_out, network.reach, rng)
-                rows, (origins, usable) = before, spared
-        network.count_rows(len(rows.ticks))
-        n_batches = self.n_batches(len(rows.ticks))
-        reach, chances = network.reach, None
-        if network.decoder is not None and self._whole:
+                validation = self._batch(
+                    origins,
+                    network=network,
+                    ends=held_out,
+                    ahead=network.reach,
+                    rng=rng,
+                )
+                rows, origins, usable = before, spared_origins, spared
+        n_rows, reach = len(rows.ticks), network.reach
+        network.count_rows(n_rows)
+        n_batches, chances = self.n_batches(n_rows), None
+        if network.decoder is not None and self.split.of_series:
             # each pair of an origin and a later row is as likely
             n_after = np.maximum(origins.n_after(usable, reach), 1)
             chances = n_after / n_after.sum()
@@ -280,31 +333,50 @@ class HybridTraining(Training):
             seed = int(torch.randint(2**31 - 1, (1,), generator=self.generator))
             rng = np.random.default_rng(seed)
             for _ in range(n_batches):
-                ends, ahead = rng.choice(usable, settings.batch_size, p=chances), reach
+                ends = rng.choice(usable, settings.batch_size, p=chances)
+                ahead = reach
                 if chances is None:
                     ahead *= _SHORTEST + (1 - _SHORTEST) * rng.random()
-                yield self._batch(origins, ends, ahead, rng)
+                yield self._batch(
+                    origins, network=network, ends=ends, ahead=ahead, rng=rng
+                )
 
-        return Material(draw, n_batches, validation)
+        return Material(draw=draw, n_batches=n_batches, validation=validation)
 
     def _batch(
         self,
         origins: Origins,
+        network: HybridODE,
         ends: Numbers,
         ahead: float,
         rng: np.random.Generator,
     ) -> HybridBatch:
         """Return windows with what comes up to so long after them."""
-        model = self.model
-        asked = origins.after(ends, ahead)
-        if len(asked.window) > _ANSWERS:
-            kept = np.sort(rng.choice(len(asked.window), _ANSWERS, replace=False))
-            asked = asked.part(kept)
+        n_rows, asked = self.model.window_length, origins.after(ends, ahead)
+        n_asked = len(asked.window)
+        if n_asked > _ANSWERS:
+            kept = rng.choice(n_asked, _ANSWERS, replace=False)
+            asked = asked.part(np.sort(kept))
         hidden = None
         if self.settings.thinning:
-            rate = self.settings.thinning * rng.random((len(ends), 1)) ** 2
-            hidden = rng.random((len(ends), model.window_length)) < rate
+            # a share of each window's own: squares of uniform numbers are mostly small
+            share = self.settings.thinning * rng.random((len(ends), 1)) ** 2
+            hidden = rng.random((len(ends), n_rows)) < share
             hidden[:, 0] = False
-        given = origins, ends, model.window_length, asked, origins.path(ends, ahead)
-        target = origins.values[asked.row, asked.channel]
-        return batch_of(*given, model.network, hidden, target)
+        return batch_of(
+            origins=origins,
+            rows=ends,
+            n_rows=n_rows,
+            asked=asked,
+            path=origins.path(ends, ahead),
+            network=network,
+            hidden=hidden,
+            target=origins.values[asked.row, asked.channel],
+        )
+
+
+def _usable(model: HybridModel, rows: Observations) -> tuple[Origins, Numbers]:
+    """Return rows in the model's units, and where windows may end."""
+    origins = Origins(rows, model.units)
+    fewest = min(_FEWEST_SEEN, model.window_length)
+    return origins, origins.usable(fewest)

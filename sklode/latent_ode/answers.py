@@ -7,8 +7,9 @@ in time, and the last answer what lies near the ends, and beyond.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,14 @@ _FEWEST_ROWS = 16  # windows times draws, which the engine takes together
 _WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 
 
+class Part(NamedTuple):
+    """Answers that were solved together, in the network's units."""
+
+    place: Numbers  # (query,): among all that is asked
+    paths: Array  # (sample, query, channel)
+    noise: Array  # (query, channel): its standard deviation
+
+
 class LatentODEAnswers:
     """A fitted model with its history: rows in, finite tables out.
 
@@ -52,61 +61,69 @@ class LatentODEAnswers:
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
         table = np.empty((len(asked.index), len(self._history.channels)))
-        for rows, paths, _ in self._parts(asked, 0):
-            table[rows] = self._model.units.original(paths[0])
+        for part in self._parts(asked, n=0):
+            table[part.place] = self._model.units.original(part.paths[0])
         return table
 
     def variances(self, asked: Asked, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
         deviation = np.empty((len(asked.index), len(self._history.channels)))
-        for rows, paths, noise in self._parts(asked, n):
-            deviation[rows] = np.sqrt(paths.var(axis=0) + noise**2)
+        for part in self._parts(asked, n):
+            variance = part.paths.var(axis=0) + part.noise**2
+            deviation[part.place] = np.sqrt(variance)
         deviation *= self._model.units.scale
         with np.errstate(over="ignore"):
             return finite(deviation**2)
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
-        table = np.empty((len(asked.index), len(self._history.channels), len(alpha)))
-        for rows, paths, _ in self._parts(asked, n, noisy=True):
-            found = np.quantile(self._model.units.original(paths), alpha, 0)
-            table[rows] = np.moveaxis(found, 0, -1)
+        shape = len(asked.index), len(self._history.channels)
+        table = np.empty((*shape, len(alpha)))
+        for part in self._parts(asked, n, noisy=True):
+            paths = self._model.units.original(part.paths)
+            found = np.quantile(paths, alpha, axis=0)
+            table[part.place] = np.moveaxis(found, 0, -1)
         return table
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         table = np.empty((n, len(asked.index), len(self._history.channels)))
-        for rows, paths, _ in self._parts(asked, n, noise):
-            table[:, rows] = self._model.units.original(paths)
+        for part in self._parts(asked, n, noisy=noise):
+            table[:, part.place] = self._model.units.original(part.paths)
         return table
 
-    def _parts(
-        self, asked: Asked, n: int, noisy: bool = False
-    ) -> Iterator[tuple[Numbers, Array, Array]]:
-        """Yield rows' numbers, paths, and the noise's standard deviation.
+    def _parts(self, asked: Asked, n: int, noisy: bool = False) -> Iterator[Part]:
+        """Yield paths of ``n`` draws; of none, that of the mean of q(z0).
 
-        Paths are (sample, row, channel), in the network's units; of ``n`` 0 that of the
-        mean of q(z0). All rows of a window share a draw's z0.
+        All stamps that a window answers share a draw's z0.
         """
         window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
         noise: Array = self._model.network.noise_scale.detach().numpy()
         first = windows.times[windows.start[window]]
         last = windows.times[windows.end[window] - 1]
+        # since what was seen, on whichever side; at most 0 inside
         outside = np.maximum(times - last, first - times)
         try:
-            for rows in self._passes(window, times - first, max(n, 1)):
-                paths = self._solved(window[rows], times[rows], known, n)
+            for place in self._passes(window, times - first, max(n, 1)):
+                paths = self._solved(window[place], times[place], known, n)
                 mean = paths.mean(axis=0)
-                scale = scales_at(self._model.scales, outside[rows])
+                scale = scales_at(self._model.scales, outside[place])
+                # the scale is one of deviations: of draws, and of the noise
                 if n:
                     paths = mean + scale * (paths - mean)
                 if noisy:
-                    place = windows.series[window[rows]], times[rows]
-                    white = normals(self._seed, 1, *place, n, len(noise))
+                    white = normals(
+                        seed=self._seed,
+                        kind=1,
+                        series=windows.series[window[place]],
+                        times=times[place],
+                        n_draws=n,
+                        width=len(noise),
+                    )
                     paths += scale * noise * white
-                self._check_finite(paths, asked.index[rows])
-                yield rows, paths, scale * noise
+                self._check_finite(paths, asked.index[place])
+                yield Part(place=place, paths=paths, noise=scale * noise)
         except SolverError as error:
             stamps = asked.index.get_level_values(-1)
             reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
@@ -117,41 +134,61 @@ class LatentODEAnswers:
         seen, windows = self._history.observations, self._windows
         before = seen.at_or_before(series, ticks)
         after = np.minimum(before + 1, seen.bounds[1:][series] - 1)
-        pieces = np.searchsorted(windows.bounds, [before, after], side="right") - 1
+        # a stamp within a long gap belongs to the piece whose end is nearer
+        rows = [before, after]
+        earlier, later = np.searchsorted(windows.bounds, rows, side="right") - 1
+        since = ticks_between(seen.ticks[before], ticks)
         until = ticks_between(ticks, seen.ticks[after])
-        is_after = until < ticks_between(seen.ticks[before], ticks)
-        is_after &= pieces[0] < pieces[1]
-        piece = np.where(is_after, pieces[1], pieces[0])
+        is_later = (until < since) & (earlier < later)
+        piece = np.where(is_later, later, earlier)
+        row = np.where(is_later, after, before)
         first, length = windows.bounds[piece], windows.window_length
         last = np.maximum(windows.bounds[piece + 1] - length, first)
+        # Windows begin at each multiple of the spacing (a quarter, rounded up) from
+        # the piece's first row on: of these the one that begins nearest to where a
+        # window with the row in its middle would, within the piece.
         spacing = -(-length // _WINDOWS_PER_LENGTH)
-        centred = np.where(is_after, after, before) - (length - 1) // 2
+        centred = row - (length - 1) // 2
         n_spacings = (centred - first + spacing // 2) // spacing
         start = np.clip(first + n_spacings * spacing, first, last)
         times = ticks_between(seen.ticks[first], ticks) / self._model.units.time
+        # starts of all windows rise by one within a piece: each start is among them
         return np.searchsorted(windows.start, start), times
 
     def _known(self, asked: Asked) -> KnownControls | None:
+        """Return X around what is asked, by pieces of series; None without any."""
         known, windows = asked.known, self._windows
         if not known.controls.shape[1]:
             return None
         window, times = self._placed(known.series, known.ticks)
-        bounds = np.searchsorted(windows.series[window], np.arange(len(windows.bounds)))
-        return KnownControls(bounds, times, self._model.units.controls(known.controls))
+        # rows come by series and time, and so by pieces
+        pieces = np.arange(len(windows.bounds))
+        return KnownControls(
+            bounds=np.searchsorted(windows.series[window], pieces),
+            times=times,
+            values=self._model.units.controls(known.controls),
+        )
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
-        """Yield queries, by window, that are solved together, largest first."""
-        _, place, counts = np.unique(window, return_inverse=True, return_counts=True)
+        """Yield places of queries that are solved together, by window, largest first.
+
+        A batch is padded to its largest window, so that those alike go together.
+        """
+        _, number, counts = np.unique(window, return_inverse=True, return_counts=True)
+        # states of a window: one at each stamp asked, and one at each step
         size = counts.astype(float)
         spacing = self._model.network.decoder.solver.grid_spacing
-        np.maximum.at(size, place, np.abs(since) / spacing)
+        np.maximum.at(size, number, np.abs(since) / spacing)
         largest = np.argsort(-size, kind="stable")
-        order = np.argsort(np.argsort(largest)[place], kind="stable")
+        # the inverse of a permutation, its argsort, is each window's rank
+        rank = np.argsort(largest)
+        order = np.argsort(rank[number], kind="stable")
         ends = np.append(0, np.cumsum(counts[largest]))
         low = 0
         while low < len(counts):
             most = _STATES_AT_ONCE / (size[largest[low]] * n_draws)
-            high = min(low + int(np.clip(most, 1, _WINDOWS_AT_ONCE)), len(counts))
+            n_windows = int(np.clip(most, 1, _WINDOWS_AT_ONCE))
+            high = min(low + n_windows, len(counts))
             yield order[ends[low] : ends[high]]
             low = high
 
@@ -161,11 +198,13 @@ class LatentODEAnswers:
         """Return x^ of draws of z0, or its mean, (sample, query, channel)."""
         network, windows = self._model.network, self._windows
         spacing = network.decoder.solver.grid_spacing
+        # queries come by window: a row of ``asked`` each, from where the number changes
         begin = np.flatnonzero(np.diff(window, prepend=-1))
         counts = np.diff(begin, append=len(window))
         place, numbers = np.repeat(np.arange(len(begin)), counts), window[begin]
         slot = np.arange(len(window)) - begin[place]
-        origin, piece = windows.times[windows.start[numbers]], windows.series[numbers]
+        origin = windows.times[windows.start[numbers]]
+        piece = windows.series[numbers]
         asked = np.zeros((len(numbers), int(counts.max())))
         asked[place, slot] = times - origin[place]
         like = next(network.parameters())
@@ -175,18 +214,31 @@ class LatentODEAnswers:
 
         path = None
         if known is not None:
-            low = np.minimum(asked.min(1), 0.0) - spacing  # read from t0 on
+            # from t0 on; a step's control is that of its middle, which may lie beyond
+            low = np.minimum(asked.min(1), 0.0) - spacing
             high = np.maximum(asked.max(1), 0.0) + spacing
             at, values = known.paths(piece, origin + low, origin + high)
-            path = ControlPath(tensor(at - origin[:, None]), tensor(values))
-        size = max(asked.shape[1], int(np.ceil(np.abs(asked).max() / spacing)))
-        fewest = -(-_FEWEST_ROWS // len(numbers))
+            path = ControlPath(
+                times=tensor(at - origin[:, None]), values=tensor(values)
+            )
+        # draws, too, are split, into as many as the memory holds
+        n_steps = int(np.ceil(np.abs(asked).max() / spacing))
+        size = max(asked.shape[1], n_steps)
+        fewest = math.ceil(_FEWEST_ROWS / len(numbers))
         at_once = max(_STATES_AT_ONCE // (len(numbers) * size), fewest)
         with own_modes(gradients=False):
-            posterior = network.encode(make_batch(windows, numbers, like.device))
+            batch = make_batch(windows, which=numbers, device=like.device)
+            posterior = network.encode(batch)
             z0 = posterior.q_z0.mean.unsqueeze(0)
             if n:
-                white = normals(self._seed, 0, piece, origin, n, network.latent_size)
+                white = normals(
+                    seed=self._seed,
+                    kind=0,
+                    series=piece,
+                    times=origin,
+                    n_draws=n,
+                    width=network.latent_size,
+                )
                 z0 = z0 + posterior.q_z0.stddev * tensor(white)
             means = [
                 network.decode(part, posterior, tensor(asked), path)
@@ -196,6 +248,7 @@ class LatentODEAnswers:
         return paths[:, place, slot]
 
     def _check_finite(self, paths: Array, index: pd.Index) -> None:
+        """Check paths of stamps; name what would help."""
         good: Any = np.isfinite(paths).all(axis=(0, 2))
         if good.all():
             return

@@ -8,7 +8,7 @@ errors of forecasts of windows.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -40,30 +40,51 @@ Set on series of two noisy sines.
 """
 
 
+class Residuals(NamedTuple):
+    """Errors of forecasts of windows, in the model's own deviations."""
+
+    errors: Array  # (window, time, channel); NaN for what does not count
+    lags: Array  # (window, time): times since the last stamp seen, else at most 0
+
+
+class Measure(NamedTuple):
+    """Rows on which a forecast is tried, and what their errors are taken for."""
+
+    from_row: Numbers  # (series,): the first one of each
+    optimism: float  # errors on new data, relative to these
+    least: float  # scale
+
+
 def scales_at(table: Array, lags: Array) -> Array:
     """Return the scales at times since the last observation, (lag, channel).
 
     They are linear between the rows of a ``table``, (knot, 1 + channel), whose first
     column are lags; 0, the first, stands for every stamp that the window covers.
     """
-    columns = [np.interp(lags, table[:, 0], scale) for scale in table.T[1:]]
+    knots, scales = table[:, 0], table[:, 1:]
+    columns = [np.interp(lags, knots, scale) for scale in scales.T]
     return np.stack(columns, axis=-1)
 
 
-def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
-    """Return errors of forecasts of windows, in the model's own deviations.
-
-    Of shape (window, time, channel), NaN for what does not count; and the times since
-    the last stamp that was seen, (window, time), which are else at most 0.
-    """
+def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
+    """Return errors of a network's forecasts of windows."""
     with torch.no_grad():
         posterior = network.encode(batch)
         q_z0 = posterior.q_z0
+        # the same draws whenever it is measured: a place is a window's number
         place = np.arange(len(batch.times))
-        white = normals(0, 2, place, 0.0 * place, _N_DRAWS, network.latent_size)
+        white = normals(
+            seed=0,
+            kind=2,
+            series=place,
+            times=np.zeros(len(place)),
+            n_draws=_N_DRAWS,
+            width=network.latent_size,
+        )
         z0 = q_z0.mean + q_z0.stddev * torch.from_numpy(white).to(q_z0.mean)
         drawn = network.decode(z0, posterior, batch.times, batch.path)
         paths, noise = drawn.double(), network.noise_scale.double()
+        # of what is observed: of x^ over draws, and the noise's beside it
         deviation = torch.sqrt(paths.var(0, correction=0) + noise**2)
         errors = (batch.values.double() - paths.mean(0)) / deviation
         counts = batch.mask.clone()
@@ -73,11 +94,11 @@ def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
         # padding repeats the last stamp: it is no later than what was seen
         last = batch.times[:, : batch.n_seen].amax(dim=1, keepdim=True)
         lags = (batch.times - last).double()
-    return errors.cpu().numpy(), lags.cpu().numpy()
+    return Residuals(errors=errors.cpu().numpy(), lags=lags.cpu().numpy())
 
 
 def calibrate(
-    residuals: tuple[Array, Array], n_rows: int, optimism: float, least: float = 1.0
+    residuals: Residuals, n_rows: int, optimism: float, least: float = 1.0
 ) -> Array:
     r"""Return the table that `residuals_of` ``n_rows`` different rows ask for.
 
@@ -91,19 +112,23 @@ def calibrate(
     :math:`\tau`. For stamps that the window covers it is :math:`c(0)`, without factors.
     """
     errors, lags = residuals
-    ahead, edges, knots = lags > 0, np.zeros(0), np.zeros(0)
+    ahead, knots = lags > 0, np.zeros(0)
     counts = ahead & ~np.isnan(errors).all(-1)
+    # 0 for what the window covers, else the number of the lag's part, from 1 on
+    part = np.zeros(lags.shape, np.int64)
     if counts.sum() >= _FEWEST:
-        edges = np.unique(np.quantile(lags[counts], np.arange(_KNOTS) / _KNOTS))
-    part = np.where(ahead, np.searchsorted(edges, lags, side="right"), 0)
-    if len(edges):
+        shares = np.arange(_KNOTS) / _KNOTS
+        edges = np.unique(np.quantile(lags[counts], shares))
+        part = np.where(ahead, np.searchsorted(edges, lags, side="right"), 0)
         parts = range(1, len(edges) + 1)
         knots = np.array([np.median(lags[counts & (part == k)]) for k in parts])
         knots[0] = min(knots[0], 1.0)  # the first step is a forecast
+    # of Student's t the 95 % quantile is about 1 + 1 / n times that of the normal
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
     scales = np.ones((len(knots) + 1, errors.shape[-1]))
     for channel, scale in enumerate(scales.T):
         own = errors[..., channel]
+        # too few of a channel: those of all
         if np.isfinite(own[ahead]).sum() < _FEWEST:
             own = errors
         n_errors = np.ones(len(scale))
@@ -113,6 +138,7 @@ def calibrate(
             n_errors[k] = max(len(sizes), 1)
             if len(sizes) >= _FEWEST:
                 scale[k] = normal_scale(sizes)
+        # the nearest variances that never fall, each by how many errors tell it
         if len(knots):
             squares = isotonic_regression(scale[1:] ** 2, sample_weight=n_errors[1:])
             scale[1:] = factor * np.sqrt(squares)
@@ -137,25 +163,37 @@ def measured_calibration(
     first = reaching.bounds[:-1]
     # from a half on, thinning takes the doubt away
     optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
-    measures = [(cut, _DRIFT, _LEAST), (first, optimism, _LEAST)]
-    device = next(model.network.parameters()).device
+    measures = [
+        Measure(cut, optimism=_DRIFT, least=_LEAST),
+        Measure(first, optimism=optimism, least=_LEAST),
+    ]
+    if not epochs:
+        measures = [Measure(first, optimism=1.0, least=1.0)]
     found: list[Array] = []
-    for from_row, factor, least in measures if epochs else [(first, 1.0, 1.0)]:
-        start = np.maximum(from_row, first + model.window_length)
+    for measure in measures:
+        # rows that a whole window stands before, so that a forecast may be of them
+        start = np.maximum(measure.from_row, first + model.window_length)
         n_rows = int(np.maximum(reaching.bounds[1:] - start, 0).sum())
         seen = reaching.start + model.window_length
-        which = np.flatnonzero(reaching.end > np.maximum(start[reaching.series], seen))
+        reaches = reaching.end > np.maximum(start[reaching.series], seen)
+        which = spread(np.flatnonzero(reaches), SCORED_WINDOWS)
         if n_rows < _FEWEST or not len(which):
             continue
-        which = spread(which, SCORED_WINDOWS)
-        batch = make_batch(reaching, which, device, from_row[reaching.series[which]])
+        batch = make_batch(
+            reaching,
+            which=which,
+            device=next(model.network.parameters()).device,
+            scored_from=measure.from_row[reaching.series[which]],
+        )
         with contextlib.suppress(SolverError):
             residuals = residuals_of(model.network, batch)
-            found.append(calibrate(residuals, n_rows, factor, least))
+            table = calibrate(residuals, n_rows, measure.optimism, measure.least)
+            found.append(table)
             if n_rows >= _MANY:
                 break
     if not found:
         return model.calibration
-    lags = np.unique(np.concatenate([one[:, 0] for one in found]))
-    scales = np.max([scales_at(one, lags) for one in found], axis=0)
+    # tables have knots of their own: at those of all the larger scale counts
+    lags = np.unique(np.concatenate([table[:, 0] for table in found]))
+    scales = np.max([scales_at(table, lags) for table in found], axis=0)
     return np.column_stack([lags, scales])

@@ -6,7 +6,7 @@ Tested in tests/test_persistence.py and tests/latent_ode/test_answers.py.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,25 +16,27 @@ from sklode.data.observations import Observations
 from sklode.data.scaled_rows import ScaledRows
 from sklode.data.scaling import split_at_gaps
 from sklode.latent_ode.answers import LatentODEAnswers
+from sklode.latent_ode.network import LatentODE
 from sklode.latent_ode.windows import WindowSet
 from sklode.training.model import TrainedModel, by_lead
 
 
-@dataclass(repr=False, kw_only=True)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class LatentODEModel(TrainedModel):
     """A network of whole windows."""
 
+    network: LatentODE
     horizon: int  # rows after those seen, in a training window
     calibration: Array | None = None  # of spreads, see `scales_at`
-    # (channel,): forecasts of constant channels, else NaN; empty before training
-    held: Array = field(default_factory=lambda: np.zeros(0))
+    held: Array  # (channel,): forecasts of constant channels, else NaN
 
     @property
     def scales(self) -> Array:
         """The calibration, or ones where none was measured; see `scales_at`."""
         if self.calibration is not None:
             return self.calibration
-        return np.array([[0.0, *([1.0] * self.sizes[0])]])
+        ones = np.ones(self.sizes[0])
+        return np.append(0.0, ones)[None]
 
     def answers(self, history: History, seed: int, before: object) -> LatentODEAnswers:
         """Return what it answers of series, by draws of a seed."""
@@ -51,6 +53,11 @@ class LatentODEModel(TrainedModel):
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a long gap."""
-        rows = ScaledRows(split_at_gaps(observations, self.units.time), self.units)
-        counts = np.isnan(self.held)
-        return WindowSet(rows, self.window_length, self.horizon, counts)
+        pieces = split_at_gaps(observations, self.units.time)
+        return WindowSet(
+            ScaledRows(pieces, self.units),
+            window_length=self.window_length,
+            horizon=self.horizon,
+            # what is held is forecast right, whatever is learned
+            counted=np.isnan(self.held),
+        )

@@ -16,7 +16,7 @@ from sklode.data.arrays import Numbers
 from sklode.latent_ode.windows import WindowSet
 from sklode.nn.autoencoder import Autoencoder, perceptron
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.encoders import build_encoder
+from sklode.nn.encoders import ODERNN, build_encoder
 from sklode.nn.objective import Bound, log_likelihood
 from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
@@ -52,11 +52,19 @@ def make_batch(
     hidden: Tensor | None = None,
 ) -> Batch:
     """Return windows as a batch on a device, see `WindowSet.gather`."""
-    parts: list[Any] = [
-        None if part is None else torch.as_tensor(part, device=device)
-        for part in (*windows.gather(which, scored_from), hidden)
-    ]
-    return Batch._make([*parts[:3], windows.window_length, *parts[3:]])
+    found = windows.gather(which, scored_from)
+    controls = None
+    if found.controls is not None:
+        controls = torch.as_tensor(found.controls, device=device)
+    return Batch(
+        times=torch.as_tensor(found.times, device=device),
+        values=torch.as_tensor(found.values, device=device),
+        mask=torch.as_tensor(found.mask, device=device),
+        n_seen=windows.window_length,
+        controls=controls,
+        scored=torch.as_tensor(found.scored, device=device),
+        hidden=None if hidden is None else hidden.to(device),
+    )
 
 
 class Posterior(NamedTuple):
@@ -89,9 +97,11 @@ class LatentODE(Autoencoder):
         The output network: from [z(t), u(t)] to :math:`\hat x`.
     """
 
+    decoder: Decoder
+
     def __init__(
         self,
-        encoder: nn.Module,
+        encoder: ODERNN,
         posterior_head: nn.Sequential,
         decoder: Decoder,
         emission: nn.Sequential,
@@ -108,6 +118,7 @@ class LatentODE(Autoencoder):
     @property
     def latent_size(self) -> int:
         """Size of z."""
+        # its output are mean and log variance
         return int(self.posterior_head[-1].out_features) // 2
 
     @property
@@ -118,6 +129,8 @@ class LatentODE(Autoencoder):
     @torch.no_grad()
     def hold(self, values: Tensor) -> None:
         """Let x^ be ``values``, (channel,), unless NaN, with the least noise."""
+        # without weights the last layer is its bias; softplus(-20) adds nothing to
+        # the floor of the noise
         last, channels = self.emission[-1], ~values.isnan()
         last.weight[channels] = 0.0
         last.bias[channels] = values[channels].to(last.bias)
@@ -128,19 +141,23 @@ class LatentODE(Autoencoder):
 
         The t0 of a series is its first stamp with an observation that is shown.
         """
-        seen = slice(batch.n_seen)
-        times, values, mask = (x[:, seen] for x in batch[:3])
+        times = batch.times[:, : batch.n_seen]
+        values = batch.values[:, : batch.n_seen]
+        mask = batch.mask[:, : batch.n_seen]
         if batch.hidden is not None:
             mask = mask & ~batch.hidden.unsqueeze(-1)
         parts = [torch.where(mask, values, 0.0), mask.to(values.dtype)]
         if batch.controls is not None:
-            parts.append(batch.controls[:, seen])
+            parts.append(batch.controls[:, : batch.n_seen])
         observed = mask.any(-1)
         h = self.encoder(times, torch.cat(parts, dim=-1), observed)
         mean, log_variance = self.posterior_head(h).chunk(2, dim=-1)
-        q_z0 = Normal(mean, torch.exp(0.5 * log_variance), validate_args=False)
+        deviation = torch.exp(0.5 * log_variance)
+        # weights that diverge are dealt with as training goes, not by torch's check
+        q_z0 = Normal(mean, deviation, validate_args=False)
+        # argmax finds the first 1
         first = observed.to(torch.uint8).argmax(1, keepdim=True)
-        return Posterior(q_z0, times.gather(1, first).squeeze(1))
+        return Posterior(q_z0=q_z0, t0=times.gather(1, first).squeeze(1))
 
     def decode(
         self,
@@ -154,11 +171,14 @@ class LatentODE(Autoencoder):
         Of ``z0``, (..., batch, latent), at the posterior's t0, at ``times``, (batch,
         query), in any order, before or after t0, under the ``controls`` u(t).
         """
+        # draws become series of one batch: each repeats all windows
         n = z0.shape[:-2].numel()
         times, t0 = times.repeat(n, 1), posterior.t0.repeat(n)
         if controls is not None:
-            path_times, values = controls
-            controls = ControlPath(path_times.repeat(n, 1), values.repeat(n, 1, 1))
+            controls = ControlPath(
+                times=controls.times.repeat(n, 1),
+                values=controls.values.repeat(n, 1, 1),
+            )
         z = self.decoder(z0.flatten(0, -2), t0, times, controls)
         if controls is not None:
             z = torch.cat([z, controls.at(times)], dim=-1)
@@ -182,9 +202,14 @@ class LatentODE(Autoencoder):
         x = self.decode(z0, posterior, times, batch.path)
         scored = batch.mask if batch.scored is None else batch.scored
         mean, scale = posterior.q_z0.mean, posterior.q_z0.stddev
+        # KL(N(m, s) || N(0, 1)) of each component
         kl = 0.5 * (mean.square() + scale.square() - 1) - scale.log()
         likelihood = log_likelihood(x, self.noise_scale, batch.values, scored)
-        return Bound(likelihood, kl.sum(-1), scored.sum(dim=(-2, -1)))
+        return Bound(
+            log_likelihood=likelihood,
+            kl=kl.sum(-1),
+            n_observed=scored.sum(dim=(-2, -1)),
+        )
 
 
 def build_network(
@@ -197,7 +222,10 @@ def build_network(
     encoder = build_encoder(settings, 2 * n_channels + n_controls, solver)
     head = perceptron(hidden_size, hidden_size, 2 * latent_size)
     field = VectorField(
-        latent_size, settings.field_width, settings.field_depth, n_controls
+        latent_size,
+        width=settings.field_width,
+        depth=settings.field_depth,
+        control_size=n_controls,
     )
     emission = perceptron(latent_size + n_controls, settings.emission_width, n_channels)
     return LatentODE(encoder, head, Decoder(field, solver), emission)

@@ -28,14 +28,20 @@ def normals(
     purposes apart. Draws are stratified, one in each of ``n_draws`` intervals
     of equal probability: quantiles and variance scatter less.
     """
-    times = np.asarray(times, dtype=np.float64) + 0.0  # -0.0 is 0.0
+    # -0.0 + 0.0 is 0.0: equal times have equal bits
+    times = np.asarray(times, dtype=np.float64) + 0.0
+    parts = np.uint64(kind), series.astype(np.uint64), times.view(np.uint64)
     place = _mixed(np.array([seed], dtype=np.uint64))
-    for part in (np.uint64(kind), series.astype(np.uint64), times.view(np.uint64)):
+    # mixed after each part: two places whose parts are exchanged differ
+    for part in parts:
         place = _mixed(place ^ part)
     counter = np.arange(width * n_draws, dtype=np.uint64).reshape(width, n_draws)
     bits = _mixed(place[:, None, None] ^ _mixed(counter))
-    # a random permutation; 16 bits are sorted fastest
-    stratum = (bits >> np.uint64(48)).astype(np.uint16).argsort(axis=-1, kind="stable")
+    # The order of random bits is a random permutation: which interval each draw is
+    # from. The highest 16 bits say it, which are sorted fastest; the lowest 32, where
+    # in its interval it lies, never at an end.
+    highest = (bits >> np.uint64(48)).astype(np.uint16)
+    stratum = highest.argsort(axis=-1, kind="stable")
     within = ((bits & _LOW) + 0.5) / (_LOW + np.uint64(1))
     uniform = torch.from_numpy((stratum + within) / n_draws)
     return np.moveaxis(torch.special.ndtri(uniform).numpy(), -1, 0)

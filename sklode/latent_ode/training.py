@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.history import History
-from sklode.data.scaled_rows import spread
+from sklode.data.scaled_rows import ScaledRows, spread
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.latent_ode.calibration import measured_calibration
 from sklode.latent_ode.model import LatentODEModel
@@ -23,14 +24,16 @@ from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
 from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import FOLLOWED
 from sklode.training.parameters import TrainingSettings, resolve_device
-from sklode.training.report import Reporter
-from sklode.training.training import (
+from sklode.training.preparation import (
+    Drawer,
     Material,
     Training,
     drawn_network,
     held_out_rows,
     seed_from,
+    torch_threads,
 )
+from sklode.training.report import Reporter
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT = 0.1  # share of rows, by early stopping
@@ -49,7 +52,7 @@ Short ones show local dynamics, which a long solve hides from the gradient.
 _WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
 
 
-class LatentODETraining(Training):
+class LatentODETraining(Training[LatentODEModel]):
     """A training on windows whose first rows the decoder starts from.
 
     ``n_ahead`` is the farthest step of the horizon that will be asked for.
@@ -65,51 +68,59 @@ class LatentODETraining(Training):
         n_ahead: int | None = None,
     ) -> None:
         super().__init__(history, settings, rng, start, purpose)
+        unit = time_unit(self.rows, _MEAN_GAP) if start is None else start.units.time
+        pieces = split_at_gaps(self.rows, unit)
         if start is None:
-            self.model = self._model_without_network(n_ahead)
+            window_length, horizon = default_lengths(
+                pieces.lengths,
+                window_length=settings.window_length,
+                horizon=settings.horizon,
+                n_ahead=n_ahead,
+            )
         else:
-            pieces = split_at_gaps(self.rows, start.units.time)
-            self.cut = self._cut(pieces.bounds, start.window_length + start.horizon)
-        model = self.model
-        model.columns = self.columns
-        model.held = self._held()
-        self.windows = model.windows(self.rows)
-        if self.from_scratch:
-            model.network = self._network(seed_from(rng))
-        model.network.to(resolve_device(settings.device))
-        model.network.hold(torch.from_numpy(model.held))
-        self.set_length(len(self._trained_on(self.windows)), _UPDATES)
+            window_length, horizon = start.window_length, start.horizon
+        self.cut = self._cut(pieces.bounds, window_length + horizon, rng)
+        # what is held out tells no units either
+        units = Units.of(pieces.until(self.cut), unit) if start is None else start.units
+        held = self._held(units)
+        self.windows = WindowSet(
+            ScaledRows(pieces, units),
+            window_length=window_length,
+            horizon=horizon,
+            counted=np.isnan(held),
+        )
+        if start is None:
+            self.model = LatentODEModel(
+                network=self._drawn(seed_from(rng)),
+                units=units,
+                clock=self.rows.clock,
+                window_length=window_length,
+                architecture=self.architecture,
+                columns=self.columns,
+                horizon=horizon,
+                held=held,
+            )
+        else:
+            self.model = replace(self.continued(start), held=held)
+        network = self.model.network
+        network.to(resolve_device(settings.device))
+        network.hold(torch.from_numpy(held))
+        n_windows = len(self._trained_on(self.windows))
+        self.schedule = self.schedule_of(n_windows, _UPDATES)
         self.predict_seed = seed_from(rng)
 
-    def _model_without_network(self, n_ahead: int | None) -> LatentODEModel:
-        """Return a model with its lengths, and its units: those of rows trained on."""
-        settings, unit = self.settings, time_unit(self.rows, _MEAN_GAP)
-        pieces = split_at_gaps(self.rows, unit)
-        window_length, horizon = default_lengths(
-            pieces.lengths, settings.window_length, settings.horizon, n_ahead
-        )
-        self.cut = self._cut(pieces.bounds, window_length + horizon)
-        return LatentODEModel(
-            network=None,
-            units=Units.of(pieces.until(self.cut), unit),
-            clock=self.rows.clock,
-            window_length=window_length,
-            architecture=self.architecture,
-            horizon=horizon,
-        )
-
-    def _held(self) -> Array:
+    def _held(self, units: Units) -> Array:
         """Return what constant channels are forecast by; NaN for all others.
 
         The ever smaller noise that they ask for would leave no other gradient. A model
         trained before knows more, unless its location is that constant.
         """
-        units = self.model.units
-        held: Array = (constants_of(self.rows.values) - units.location) / units.scale
+        constants = constants_of(self.rows.values)
+        held: Array = (constants - units.location) / units.scale
         is_known = self.from_scratch | (np.abs(held) < 1e-9)
         return np.where(is_known, held, np.nan)
 
-    def _cut(self, bounds: Numbers, span: int) -> Numbers:
+    def _cut(self, bounds: Numbers, span: int, rng: Drawer) -> Numbers:
         """Return the row of each series from which on nothing is trained on.
 
         With early stopping ends are held out, or whole series where else few windows of
@@ -119,38 +130,54 @@ class LatentODETraining(Training):
         n_windows = np.maximum(np.diff(bounds) - span + 1, 1)
 
         def n_left(cut: Numbers) -> int:
+            # each row that is held out takes the window that ends with it
             return int(np.maximum(n_windows - (end - cut), 0).sum())
 
         if not self.settings.early_stopping:
             return end
-        cut = held_out_rows(bounds, _HELD_OUT, False, self.rng)
+        cut = held_out_rows(bounds, share=_HELD_OUT, of_series=False, rng=rng)
         is_several = round(_HELD_OUT * len(end)) > 0
         if is_several and n_left(cut) < _ENOUGH * n_windows.sum():
-            cut = held_out_rows(bounds, _HELD_OUT, True, self.rng)
+            cut = held_out_rows(bounds, share=_HELD_OUT, of_series=True, rng=rng)
         return cut if n_left(cut) else end
 
-    def _network(self, seed: int) -> LatentODE:
+    def _drawn(self, seed: int) -> LatentODE:
+        """Return an untrained network that turns as fast as windows can show."""
         architecture = NetworkSettings.of(self.architecture)
-        sizes = self.model.sizes
+        n_channels, n_controls = self.rows.values.shape[1], self.rows.controls.shape[1]
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
-        followed = 2 * math.pi * architecture.step_size / FOLLOWED[architecture.method]
+        # the period whose angle in one step is the most that the solver follows
+        most = FOLLOWED[architecture.method]
+        followed = 2 * math.pi * architecture.step_size / most
         # faster oscillations are hardly seen one unit apart
-        low = max(4.0, followed)
+        shortest = max(4.0, followed)
         return drawn_network(
-            lambda: build_network(architecture, *sizes), seed, low, max(span, 2 * low)
+            lambda: build_network(architecture, n_channels, n_controls),
+            seed=seed,
+            shortest=shortest,
+            longest=max(span, 2 * shortest),
         )
 
     def train(self, reporter: Reporter) -> LatentODEModel:
         """Train, calibrate the spreads, and return the model."""
-        model: LatentODEModel = self.model
-        self.keep_history(self.learn(reporter, self.material()))
-        model.network.eval()
-        with self.torch_threads():
-            model.calibration = measured_calibration(
-                model, self.windows, self.cut, self.n_epochs, self.settings.thinning
+        network = self.model.network
+        trainer = self.learn(
+            network,
+            material=self.material(),
+            schedule=self.schedule,
+            reporter=reporter,
+        )
+        network.eval()
+        with torch_threads(network):
+            calibration = measured_calibration(
+                self.model,
+                windows=self.windows,
+                cut=self.cut,
+                epochs=self.schedule.n_epochs,
+                thinning=self.settings.thinning,
             )
-        return model
+        return replace(self.trained(trainer), calibration=calibration)
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
         return np.flatnonzero(windows.end <= self.cut[windows.series])
@@ -162,38 +189,49 @@ class LatentODETraining(Training):
         n_batches = self.n_batches(n_windows)
         warm_up = 0  # none, with weights that were trained before
         if self.from_scratch:
-            warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
-            warm_up = min(warm_up, int(_WARM_UP_SHARE * self.n_epochs))
+            wanted = math.ceil(_WARM_UP_UPDATES / n_batches)
+            warm_up = min(wanted, int(_WARM_UP_SHARE * self.schedule.n_epochs))
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
         ]
         device = next(self.model.network.parameters()).device
 
         def draw(epoch: int) -> Iterator[Batch]:
-            part = [windows for begin, windows in stages if epoch > begin][-1]
+            begun = [windows for begin, windows in stages if epoch > begin]
+            part = begun[-1]
             usable = self._trained_on(part)
             order = torch.randperm(len(usable), generator=generator).numpy()
-            shuffled = usable[order[:n_windows]]  # shorter ones are more
+            # short windows are more than whole ones: an epoch takes as many
+            shuffled = usable[order[:n_windows]]
             for k in range(n_batches):
                 which = shuffled[k * settings.batch_size :][: settings.batch_size]
                 hidden = hidden_rows(part, which, settings.thinning, generator)
-                yield make_batch(part, which, device, hidden=hidden)
+                yield make_batch(part, which=which, device=device, hidden=hidden)
 
-        validation = self._validation(device) if settings.early_stopping else None
-        return Material(draw, n_batches, validation, warm_up)
+        return Material(
+            draw=draw,
+            n_batches=n_batches,
+            validation=self._validation(device) if settings.early_stopping else None,
+            warm_up_epochs=warm_up,
+        )
 
     def _validation(self, device: torch.device) -> Batch | None:
         """Return held-out windows, scored at held-out rows not seen."""
         windows, cut = self.windows, self.cut
         after_seen = windows.start + windows.window_length
         held_out = windows.end > cut[windows.series]
+        # series too short for rows after those seen: all that is held out counts
         reaching = np.flatnonzero(held_out & (windows.end > after_seen))
         found = reaching if len(reaching) else np.flatnonzero(held_out)
         if not len(found):
             return None
         which = spread(found, SCORED_WINDOWS)
-        scored_from = cut[windows.series[which]] if len(reaching) else None
-        batch = make_batch(windows, which, device, scored_from)
+        batch = make_batch(
+            windows,
+            which=which,
+            device=device,
+            scored_from=cut[windows.series[which]] if len(reaching) else None,
+        )
         scores = batch.scored is not None and bool(batch.scored.any())
         return batch if scores else None
 
@@ -206,6 +244,7 @@ def default_lengths(
 ) -> tuple[int, int]:
     """Return ``window_length`` and ``horizon``; of None see `LatentODEForecaster`."""
     longest = int(lengths.max())
+    # as many rows ahead as will be asked for; if that is open, as many as are seen
     if horizon is None:
         wanted = (window_length or 20) if n_ahead is None else n_ahead
         horizon = wanted if window_length else min(wanted, longest // 3)
@@ -231,15 +270,17 @@ def hidden_rows(
     if not thinning:
         return None
     n_seen = min(windows.window_length, windows.span)
-    n_rows = torch.from_numpy(windows.end[which] - windows.start[which])
-    n_rows = n_rows.clamp(max=n_seen).unsqueeze(-1)
+    lengths = torch.from_numpy(windows.end[which] - windows.start[which])
+    n_rows = lengths.clamp(max=n_seen).unsqueeze(-1)
     row = torch.arange(n_seen)
     single = torch.float32  # the process' default dtype may be another
     shape = (4, len(which), 1)
     chosen, share, rate, left = torch.rand(shape, generator=generator, dtype=single)
+    # which windows lose first rows, how many; how often others go; which one remains
     n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
     n_first = torch.where(chosen < thinning, n_first, 0)
     thinned = torch.rand(len(which), n_seen, generator=generator, dtype=single)
     hidden = (row < n_first) | (thinned < thinning * rate)
+    # any of the rows after the first ones, drawn evenly
     remains = n_first + (left * (n_rows - n_first)).floor()
     return hidden & (row != remains)

@@ -41,13 +41,14 @@ class WindowSet:
     ) -> None:
         self.rows, self.times, self.bounds = rows, rows.times, rows.bounds
         self.window_length, self.horizon = window_length, horizon
-        self.counted, bounds = counted, rows.bounds
-        least = horizon if least is None else least
-        counts = np.maximum(np.diff(bounds) - window_length - least + 1, 1)
-        self.series = np.repeat(np.arange(len(counts)), counts)
-        self.start = bounds[self.series] + count_up(counts)
+        self.counted = counted
+        # n rows hold n - k + 1 windows of k
+        shortest = window_length + (horizon if least is None else least)
+        n_windows = np.maximum(np.diff(self.bounds) - shortest + 1, 1)
+        self.series = np.repeat(np.arange(len(n_windows)), n_windows)
+        self.start = self.bounds[self.series] + count_up(n_windows)
         end = self.start + window_length + horizon
-        self.end = np.minimum(end, bounds[1:][self.series])
+        self.end = np.minimum(end, self.bounds[1:][self.series])
         self.span = int((self.end - self.start).max())
 
     def __len__(self) -> int:
@@ -56,13 +57,23 @@ class WindowSet:
 
     def shortened(self, share: float) -> WindowSet:
         """Return windows of a share of these lengths."""
-        seen = max(math.ceil(share * self.window_length), 1)
-        return WindowSet(self.rows, seen, math.ceil(share * self.horizon), self.counted)
+        return WindowSet(
+            self.rows,
+            window_length=max(math.ceil(share * self.window_length), 1),
+            horizon=math.ceil(share * self.horizon),
+            counted=self.counted,
+        )
 
     def reaching(self, horizon: int) -> WindowSet:
         """Return windows that end ``horizon`` rows later or with their series."""
-        given = self.rows, self.window_length, horizon, self.counted
-        return WindowSet(*given, least=min(horizon, 1))
+        # one row after those seen, if any is asked for, makes a window
+        return WindowSet(
+            self.rows,
+            window_length=self.window_length,
+            horizon=horizon,
+            counted=self.counted,
+            least=min(horizon, 1),
+        )
 
     def gather(
         self, which: Numbers, scored_from: Numbers | None = None
@@ -72,19 +83,22 @@ class WindowSet:
         Padding repeats the last row, masked. With ``scored_from`` only entries after
         what is seen are scored, from that row on.
         """
-        place, start, end = np.arange(self.span), self.start[which], self.end[which]
-        rows = np.minimum(start[:, None] + place, end[:, None] - 1)
-        inside = place < (end - start)[:, None]
-        times, given = self.times[rows], self.rows
-        mask = given.mask[rows] & inside[..., None]
+        place = np.arange(self.span)
+        start, end = self.start[which, None], self.end[which, None]
+        rows = np.minimum(start + place, end - 1)
+        inside = place < end - start
+        times, controls = self.times[rows], self.rows.controls
+        mask = self.rows.mask[rows] & inside[..., None]
         scored = mask & self.counted
         if scored_from is not None:
-            later = (place >= self.window_length) & (rows >= scored_from[:, None])
+            is_after = place >= self.window_length
+            later = is_after & (rows >= scored_from[:, None])
             scored &= later[..., None]
         return WindowArrays(
-            (times - times[:, :1]).astype(np.float32),
-            given.values[rows],
-            mask,
-            None if given.controls is None else given.controls[rows],
-            scored,
+            # a difference, before single precision cuts digits off
+            times=(times - times[:, :1]).astype(np.float32),
+            values=self.rows.values[rows],
+            mask=mask,
+            controls=None if controls is None else controls[rows],
+            scored=scored,
         )

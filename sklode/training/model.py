@@ -14,6 +14,7 @@ import pandas as pd
 from sklode.data.arrays import Array, Columns
 from sklode.data.scaling import Units
 from sklode.data.ticks import TIMELIKE
+from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
 from sklode.training.trainer import HISTORY_COLUMNS
 
@@ -24,17 +25,21 @@ ARCHITECTURE = (
 """Settings of a network, which cannot change as training goes on."""
 
 
-@dataclass(repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class TrainedModel:
-    """A network with all that applies it to new series."""
+    """A network with all that applies it to new series.
 
-    network: Any
+    Names of fields are those of weights files.
+    """
+
+    network: Autoencoder | None
     units: Units
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder sees
     architecture: dict[str, Any]  # the settings that the network was built with
     columns: Columns = ((), (), {})
-    rows: list[dict[str, float]] = field(default_factory=list)  # of the training
+    # the training's history, a record per epoch
+    rows: list[dict[str, float]] = field(default_factory=list)
     whole_epochs: int = 0  # from scratch; later trainings take a share
     best_epoch: int = 0  # whose weights it has; 0: those it started from
 
@@ -46,6 +51,7 @@ class TrainedModel:
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster that training leaves."""
         history = pd.DataFrame(self.rows, columns=list(HISTORY_COLUMNS))
+        # ticks are nanoseconds where they are time
         unit = self.units.time
         is_time = self.clock == TIMELIKE
         return {

@@ -46,9 +46,11 @@ _RISE = 0.5  # a divergence raises the loss per value by more than this
 _MOST_RESTORED = 6  # times, after which training is given up
 _JUDGED_STEPS = 20  # epochs of fewer are judged together
 
-Draw: TypeAlias = Callable[
-    [int], Iterable[TrainingBatch]
-]  # batches of an epoch, from 1 on
+Record: TypeAlias = dict[str, float]
+"""What the history tells of an epoch."""
+
+Draw: TypeAlias = Callable[[int], Iterable[TrainingBatch]]
+"""Batches of an epoch, from 1 on."""
 
 
 class _Kept(NamedTuple):
@@ -78,7 +80,7 @@ class Trainer:
     goes_on: Callable[[int], bool] = lambda epoch: True  # is another worth it
 
     def __post_init__(self) -> None:
-        self.rows: list[dict[str, float]] = []  # of the history
+        self.records: list[Record] = []  # of the history
         self.best_epoch = 0  # whose weights the network has; 0: before training
         self.interrupted = False
         self._vector = self._as_one_vector()
@@ -87,7 +89,9 @@ class Trainer:
             [self._vector], lr=lr, weight_decay=0.0, fused=True
         )
         self._group = self._optimizer.param_groups[0]
-        # matrices decay, biases and scales do not
+        # Matrices decay, biases and scales do not. The optimiser sees one vector, so
+        # that each weight's share is kept here and taken off in `_step`, apart from
+        # the gradient (Loshchilov and Hutter 2019).
         decays = [torch.full_like(p, p.ndim > 1).flatten() for p in self._trained]
         self._decay = self.settings.weight_decay * torch.cat(decays)
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -107,6 +111,8 @@ class Trainer:
 
     def _as_one_vector(self) -> torch.nn.Parameter:
         """Make weights and gradients views of one vector each, for speed."""
+        # Backward adds to a gradient that is there, in place: into the vector. Steps,
+        # clipping and copies of all weights are one operation each.
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
         vector_to_parameters(vector.data, self._trained)
@@ -117,11 +123,15 @@ class Trainer:
         return vector
 
     def fit(
-        self, draw: Draw, validation: object = None, reporter: Reporter | None = None
+        self,
+        draw: Draw,
+        validation: TrainingBatch | None = None,
+        reporter: Reporter | None = None,
     ) -> None:
         """Train, or until Ctrl-C; leave the best weights in the network."""
         try:
-            with closing(reporter or Reporter()) as told:  # its bar, before words
+            # the bar is closed before a warning is written
+            with closing(reporter or Reporter()) as told:
                 told.begin(self.n_epochs)
                 for epoch in range(1, self.n_epochs + 1):
                     told.epoch_end(self.run_epoch(epoch, draw(epoch), validation))
@@ -129,23 +139,27 @@ class Trainer:
                     if is_over or (epoch < self.n_epochs and not self.goes_on(epoch)):
                         break
         except KeyboardInterrupt:
-            if not self.rows:  # nothing to keep
+            if not self.records:  # nothing to keep
                 raise
             self.interrupted = True
             self._load(self._ended)
             _warn(
-                f"training was interrupted after {len(self.rows)} of {self.n_epochs} "
-                "epochs; the best weights of these are kept."
+                f"training was interrupted after {len(self.records)} of "
+                f"{self.n_epochs} epochs; the best weights of these are kept."
             )
-        if self.rows:
+        if self.records:
             self._end()
+        # memory of their own: a copy of a view would hold the whole vector
         for parameter in self._trained:
             parameter.data, parameter.grad = parameter.data.clone(), None
 
     def run_epoch(
-        self, epoch: int, batches: Iterable[TrainingBatch], validation: object
-    ) -> dict[str, float]:
-        """Take a step on every batch, judge them; return the history's row."""
+        self,
+        epoch: int,
+        batches: Iterable[TrainingBatch],
+        validation: TrainingBatch | None,
+    ) -> Record:
+        """Take a step on every batch, judge them; return the history's record."""
         started = time.perf_counter()
         is_warm_up = epoch <= self.warm_up_epochs
         kl_weight = self.settings.kl_weight * (_WARM_UP_KL if is_warm_up else 1.0)
@@ -163,28 +177,32 @@ class Trainer:
         taken = [step for step in steps if step is not None]
         if taken:  # else the weights are those of before
             self.best_epoch = epoch
-        means = np.mean(taken or [[math.nan] * len(_MEANS)], axis=0).tolist()
-        row = {
-            **dict(zip(_MEANS, means, strict=True)),
+        nothing = [math.nan] * len(_MEANS)
+        values = np.mean(taken or [nothing], axis=0).tolist()
+        means = dict(zip(_MEANS, values, strict=True))
+        record = {
+            **means,
             "epoch": epoch,
             "kl_weight": kl_weight,
             "skipped_steps": len(steps) - len(taken),
             "lr": lr,
             "seconds": time.perf_counter() - started,
-            "restored_epoch": self._restored_epoch(epoch, -means[1]),
+            # by the likelihood alone: the KL term's weight changes as epochs go
+            "restored_epoch": self._restored_epoch(epoch, -means["log_likelihood"]),
             "validation_loss": math.nan,
         }
         if validation is not None:
-            row["validation_loss"] = _loss_on(validation, self.network.eval())
+            record["validation_loss"] = _loss_on(validation, self.network.eval())
             if not is_warm_up:  # whose objective is another
-                self._validate(row["validation_loss"], bool(taken))
-        self.rows.append({name: row[name] for name in HISTORY_COLUMNS})
+                self._validate(record["validation_loss"], bool(taken))
+        self.records.append({name: record[name] for name in HISTORY_COLUMNS})
         self._ended = self._keep()
-        return self.rows[-1]
+        return self.records[-1]
 
     def _step(self, batch: TrainingBatch, kl_weight: float) -> list[float] | None:
         """Take a step; return its `_MEANS`, None if it is not finite."""
-        self._optimizer.zero_grad(set_to_none=False)  # gradients are views of it
+        # gradients are views of the vector's, which thus stays what it is
+        self._optimizer.zero_grad(set_to_none=False)
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
         dtype = batch.values.dtype
@@ -196,9 +214,11 @@ class Trainer:
             kl = bound.kl.sum() / n_observed
             loss = -elbo(likelihood, kl, kl_weight)
             loss.backward()
-        except (SolverError, AssertionError):  # the latter from an adjoint equation
+        # the latter from an adjoint equation
+        except (SolverError, AssertionError):
             return None
         threshold = self.settings.clip_norm
+        # all gradients are one vector: its norm is that of all together
         norm = clip_gradient_norm([self._vector], threshold)
         if not (math.isfinite(norm) and torch.isfinite(loss)):
             return None
@@ -216,13 +236,17 @@ class Trainer:
         is_finite = self._skipped < _MOST_SKIPPED
         if is_finite and len(self._losses) < self._n_judged:
             return 0
+        # the loss of steps tells most of the weights that they began with
         begun = self._begun._replace(loss=fmean(self._losses or [math.inf]))
         self._losses, best = [], self._best or self._begun
         # windows that grow, and data that are hard, raise the loss under any weights
         is_above = best.loss < _CONSTANT and _is_worse(begun.loss, best.loss)
-        if is_finite and not (
+        # a batch that is hard is so under both weights
+        is_worse = not is_finite or (
             is_above and _is_worse(self._last_loss(), self._last_loss(best))
-        ):
+        )
+        if not is_worse:
+            # while windows grow, losses of ever harder tasks cannot be compared
             if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
                 self._best = begun
             return 0
@@ -232,12 +256,18 @@ class Trainer:
         self._load(best)
         self.n_restored += 1
         self._skipped = 0
+        # Adam's means are those of gradients on the way that went wrong
         self._optimizer.state.clear()
+        # the cycle's rates are worked out from these, at every step anew
         for name in ("lr", "initial_lr", "max_lr", "min_lr"):
             self._group[name] *= 0.5
         return best.epoch + 1
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
+        """Return the loss on the last batch, of these weights or of some that are kept.
+
+        The former stay in the network.
+        """
         present = self._keep()
         if kept is not None:
             self._load(kept)
@@ -253,7 +283,11 @@ class Trainer:
             self._least, self._validated = loss, self._keep()
 
     def _keep(self) -> _Kept:
-        return _Kept(math.inf, self.best_epoch, self._vector.detach().clone())
+        return _Kept(
+            loss=math.inf,
+            epoch=self.best_epoch,
+            weights=self._vector.detach().clone(),
+        )
 
     def _load(self, kept: _Kept) -> None:
         self._vector.data.copy_(kept.weights)
@@ -267,13 +301,15 @@ class Trainer:
         elif self._best is not None:  # which may have learned a batch by heart
             earlier.insert(0, self._best)
         now, losses = self._last_loss(), [self._last_loss(kept) for kept in earlier]
-        before, best = min(zip(losses, earlier, strict=True), key=lambda pair: pair[0])
-        is_judged = len(self.rows) >= self._n_judged  # else a loss is chance
+        before = min(losses)
+        best = earlier[losses.index(before)]
+        # of fewer epochs a loss is chance
+        is_judged = len(self.records) >= self._n_judged
         diverged = not math.isfinite(now) or (is_judged and _is_worse(now, before))
         if diverged or (self._given_up and self._validated is None):
             self._load(best)
         diverged |= self._given_up or not self.best_epoch
-        if diverged or math.isnan(self.rows[-1]["loss"]):
+        if diverged or math.isnan(self.records[-1]["loss"]):
             lr, clip_norm = self.settings.lr, self.settings.clip_norm
             kept = f"of epoch {self.best_epoch}" if self.best_epoch else "from before"
             _warn(
@@ -292,16 +328,18 @@ def _warn(text: str) -> None:
 
 def _is_worse(loss: float, than: float) -> bool:
     """Return whether a divergence, or NaN, lies between the losses."""
+    # every comparison with NaN is false
     return not loss <= max(_CONSTANT, than + _RISE)
 
 
 @torch.no_grad()
-def _loss_on(batch: object, network: Autoencoder) -> float:
+def _loss_on(batch: TrainingBatch, network: Autoencoder) -> float:
     """Return minus log-likelihood per scored value at the mean z0, or inf."""
     try:
         bound = network(batch)
     except SolverError:
         return math.inf
-    loss = -float(bound.log_likelihood.sum()) / max(int(bound.n_observed.sum()), 1)
+    n_observed = max(int(bound.n_observed.sum()), 1)
+    loss = -float(bound.log_likelihood.sum()) / n_observed
     is_finite = math.isfinite(loss) and bool(torch.isfinite(bound.kl).all())
     return loss if is_finite else math.inf

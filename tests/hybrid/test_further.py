@@ -79,7 +79,7 @@ def test_fine_tuning_takes_a_fifth_but_a_hundred_steps_at_less_than_lr(
 ) -> None:
     forecaster = tiny(lr=0.01, batch_size=2).pretrain(panel((8, 8)))
     run = planned(forecaster.set_params(**given), series())
-    assert (run.n_epochs, run.rate) == (n_epochs, rate)
+    assert run.schedule == (n_epochs, rate)
 
 
 @pytest.mark.parametrize(

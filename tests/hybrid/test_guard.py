@@ -27,7 +27,7 @@ from sklode.structural import limits
 from sklode.structural import model as levels
 from sklode.structural.candidates import links_of
 from sklode.structural.model import StructuralModel
-from sklode.training.training import held_out_rows
+from sklode.training.preparation import held_out_rows
 from tests.series import channels, led, tiny, two_sines, uneven_stamps
 
 
@@ -53,7 +53,8 @@ def test_the_best_weight_is_known_as_well_as_clusters_agree(
 
 def held_out(rows: Observations) -> tuple[Any, StructuralModel, Units]:
     """Return the first held-out rows, and the level and the units of those before."""
-    cut = held_out_rows(rows.bounds, 0.2, False, np.random.RandomState(0))
+    rng = np.random.RandomState(0)
+    cut = held_out_rows(rows.bounds, share=0.2, of_series=False, rng=rng)
     level = StructuralModel.fit(rows.until(cut))
     units = Units.robust(rows.until(cut), level.unit, links_of(level.channels))
     return cut, level, units
@@ -63,8 +64,15 @@ def proof_of(
     rows: Observations, n: int, cut: Any, level: StructuralModel, units: Units
 ) -> Any:
     """Return what a network of windows of ``n`` rows has to prove."""
-    given: Any = network_of(rows), units, rows.clock, n, {}
-    return Validation(rows, cut, level, HybridModel(*given, structural=level))
+    model = HybridModel(
+        network=network_of(rows),
+        units=units,
+        clock=rows.clock,
+        window_length=n,
+        architecture={},
+        structural=level,
+    )
+    return Validation.of(rows, cut=cut, structural=level, model=model)
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +246,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
     proof = proof_of(rows, 12, cut, level, units)
     asked, change = proof.asked, proof.evidence().change
     proved = proof.median + change * proof.deviation
-    model = replace(proof._model, weights=NetworkWeights.whole(2, 30.0))
+    model = replace(proof.model, weights=NetworkWeights.whole(2, 30.0))
     forecaster, places = tiny(model="hybrid").fit(y, X=X), y.index
     lengths = proof.before.lengths
     for window in np.unique(asked.window)[::5]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.stats import norm
 
 from sklode import LatentODELSTMForecaster
 from sklode.data.errors import HistoryWarning
-from sklode.latent_ode.calibration import calibrate, scales_at
+from sklode.latent_ode.calibration import Residuals, calibrate, scales_at
 from sklode.latent_ode.randomness import normals
 from tests.series import channels, panel, tiny, two_sines, uneven_stamps, waves
 
@@ -22,8 +23,8 @@ LONG = {"window_length": 6, "horizon": 3, "max_epochs": 3}
 def with_scale(forecaster: Any, scale: float) -> Any:
     """Return a copy whose spread is ``scale`` times the model's own."""
     other = copy.deepcopy(forecaster)
-    other._model.calibration = np.array([[0.0, *[scale] * len(other.scale_)]])
-    other._set_model(other._model)
+    table = np.array([[0.0, *[scale] * len(other.scale_)]])
+    other._set_model(replace(other._model, calibration=table))
     return other
 
 
@@ -35,11 +36,12 @@ def without_latent_spread(forecaster: Any) -> Any:
     return other
 
 
-def residuals(scale: Any, n: int = 400, seed: int = 0) -> tuple[Any, Any]:
+def residuals(scale: Any, n: int = 400, seed: int = 0) -> Residuals:
     """Return normal errors of 10 stamps seen and 30 after them."""
     lags = np.tile(np.arange(-9.0, 31.0), (n, 1))
     white = np.random.default_rng(seed).standard_normal((*lags.shape, 1))
-    return white * np.where(lags > 0, scale(lags), 1.5)[..., None], lags
+    deviation = np.where(lags > 0, scale(lags), 1.5)
+    return Residuals(errors=white * deviation[..., None], lags=lags)
 
 
 def test_numbers_of_a_place_are_normal_and_stratified() -> None:
@@ -105,7 +107,8 @@ def test_small_errors_leave_the_models_own_spread() -> None:
 def test_too_few_errors_leave_the_models_own_spread() -> None:
     errors, lags = residuals(lambda lag: 9.0, n=1)
     errors = np.where(lags[..., None] > 5, np.nan, errors)
-    found = calibrate((errors[:, 8:], lags[:, 8:]), 5, 1.0)
+    few = Residuals(errors=errors[:, 8:], lags=lags[:, 8:])
+    found = calibrate(few, n_rows=5, optimism=1.0)
     np.testing.assert_array_equal(scales_at(found, np.arange(-3.0, 40.0)), 1.0)
 
 
@@ -150,8 +153,8 @@ def test_the_scale_is_that_of_the_column_and_the_time_outside_the_history() -> N
     plain = with_scale(tiny(n_samples=20).fit(y), 1.0)
     scaled = copy.deepcopy(plain)
     scales = np.array([[1.0, 2.0], [3.0, 5.0], [7.0, 6.0]])
-    scaled._model.calibration = np.column_stack([[0.0, 2.0, 4.0], scales])
-    scaled._set_model(scaled._model)
+    table = np.column_stack([[0.0, 2.0, 4.0], scales])
+    scaled._set_model(replace(scaled._model, calibration=table))
     unit, first, last = plain.time_unit_, y.index[0], y.index[-1]
     lags = np.array([-9, -4, -2, 0, 0, 2, 3, 4, 9])
     expected = scales[[2, 2, 1, 0, 0, 1, 1, 2, 2]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ def test_a_path_bends_little_also_at_the_joints_of_the_solvers_grid(kind: type) 
     y = channels()
     forecaster = tiny(kind, **TRAINED).fit(y)
     # what the last window answers: its later stamps, and several grid steps beyond
-    forecaster._model.calibration = None  # its scale has corners
-    forecaster._set_model(forecaster._model)
+    # its scale has corners
+    forecaster._set_model(replace(forecaster._model, calibration=None))
     coarse = np.arange(y.index[-3], y.index[-1] + 200, 2)
     fine = np.arange(y.index[-3], y.index[-1] + 200, 1)
     bend = [

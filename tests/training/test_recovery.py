@@ -58,7 +58,7 @@ def test_a_diverged_epoch_is_undone_and_the_rate_halved(weight: float) -> None:
     if math.isnan(weight):
         assert column(trainer, "skipped_steps") == [0, 0, 0, 0, 10, 0, 0, 0, 0]
         return
-    assert trainer.rows[4]["loss"] > 100  # of the epoch as it was
+    assert trainer.records[4]["loss"] > 100  # of the epoch as it was
     steady, _ = thrown({})
     ratio = np.divide(column(trainer, "lr"), column(steady, "lr"))
     np.testing.assert_allclose(ratio, [1] * 5 + [0.5] * 4, rtol=1e-6)

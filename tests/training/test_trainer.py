@@ -33,7 +33,7 @@ def test_loss_is_the_negative_elbo_per_observed_value() -> None:
     started = time.perf_counter()
     settings: dict[str, Any] = {"kl_weight": 0.5, "lr": 1e-9, "warm_up_epochs": 2}
     trainer = train(network, batches, n_epochs=3, **settings)
-    assert all(tuple(row) == HISTORY_COLUMNS for row in trainer.rows)
+    assert all(tuple(row) == HISTORY_COLUMNS for row in trainer.records)
     assert column(trainer, "epoch") == [1, 2, 3]
     assert 0 < sum(column(trainer, "seconds")) < time.perf_counter() - started
     assert column(trainer, "log_likelihood") == pytest.approx([-3.0] * 3)
@@ -53,11 +53,11 @@ def test_gradients_are_clipped_at_the_threshold_and_told_as_before(
     sgd: type[Recording],
 ) -> None:
     batches = [batch(0.5), batch(8.0), batch(1.0), batch(3.5)]
-    (row,) = train(Trainee(linear), batches, clip_norm=1.0).rows
+    (row,) = train(Trainee(linear), batches, clip_norm=1.0).records
     assert row["grad_norm"] == pytest.approx((0.5 + 8 + 1 + 3.5) / 4)
     assert row["clipped_fraction"] == 3 / 4  # a norm at the threshold is clipped
     assert sgd.gradients == pytest.approx([0.5, 1.0, 1.0, 1.0], rel=1e-5)
-    (row,) = train(Trainee(linear), batches, clip_norm=None).rows
+    (row,) = train(Trainee(linear), batches, clip_norm=None).records
     assert row["clipped_fraction"] == 0.0
     assert sgd.gradients == pytest.approx([0.5, 8.0, 1.0, 3.5])  # and do not pile up
 
@@ -164,7 +164,7 @@ def unsolvable_at_zero(w: Tensor, number: Tensor) -> Tensor:
 def test_a_step_that_is_not_finite_is_skipped_and_counted(bad: float) -> None:
     network = Trainee(unsolvable_at_zero)
     batches = [batch(bad), batch(2.0), batch(bad), batch(bad), batch(3.0)]
-    (row,) = train(network, batches, lr=0.1).rows
+    (row,) = train(network, batches, lr=0.1).records
     assert row["skipped_steps"] == 3
     # means are over the steps that were taken
     assert row["grad_norm"] == pytest.approx(2.5)
@@ -230,7 +230,7 @@ def test_an_interruption_keeps_the_best_weights_of_the_epochs_before(
         trainer = train(
             network, batches, held_out, lambda _: seen.append(network.weight), 9
         )
-    assert len(trainer.rows) == 3
+    assert len(trainer.records) == 3
     assert trainer.best_epoch == best
     assert network.weight == seen[best]
     assert len({*seen}) == 4

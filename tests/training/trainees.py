@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from sklode.hybrid.training import HybridTraining
 from sklode.latent_ode.network import Batch, Bound
 from sklode.latent_ode.training import LatentODETraining
+from sklode.training.preparation import Training
 from sklode.training.report import Reporter
 from sklode.training.trainer import Trainer
-from sklode.training.training import Training
 from tests.epochs import after_each_epoch
 
 Part = Callable[[Tensor, Tensor], Tensor]
@@ -133,17 +133,17 @@ def assert_kept(found: nn.Module, before: nn.Module, atol: float = 1e-6) -> None
 
 def column(trainer: Trainer, name: str) -> list[float]:
     """Return a column of the history."""
-    return [row[name] for row in trainer.rows]
+    return [row[name] for row in trainer.records]
 
 
 def planned(forecaster: Any, y: Any, **given: Any) -> Any:
     """Return what a fit has planned, just before its training."""
-    runs: list[Training] = []
+    runs: list[Training[Any]] = []
 
     class SeenError(Exception):
         """Enough was seen: nothing need be trained."""
 
-    def look(run: Training, reporter: Reporter) -> None:
+    def look(run: Training[Any], reporter: Reporter) -> None:
         runs.append(run)
         raise SeenError
 
