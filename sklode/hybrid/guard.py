@@ -45,7 +45,8 @@ A weight is one where its interval reaches one and begins above `_WHOLE`. A netw
 which no weight may be above `_PROSPECT` has no prospects.
 """
 
-_FAR = 6.0  # deviations of y, beyond which an error or a change counts for no more
+# deviations of y, beyond which an error or a change counts for no more
+_FAR = 6.0
 _FEWEST_ERRORS = 30
 
 
@@ -62,6 +63,7 @@ def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
     """
     some = squares > 0
     products, squares = products[some], squares[some]
+    # least squares: the slope of e on d, through 0
     total, n = squares.sum(), len(squares)
     if n < _FEWEST_CLUSTERS or not np.isfinite(products).all():
         return -np.inf, 0.0, np.inf
@@ -138,7 +140,8 @@ class Validation:
         first = np.maximum(first, origins + 1 - longest)
         before = _parts(observations, first, origins + 1)
         # the row after the last one asked for lets controls be interpolated to it
-        known = _parts(observations, origins, np.minimum(origins + n_after + 2, end))
+        known_end = np.minimum(origins + n_after + 2, end)
+        known = _parts(observations, origins, known_end)
         low, median, high, truth = _forecast(
             observations,
             asked=asked,
@@ -149,13 +152,15 @@ class Validation:
         deviation = (high - low) / TO_DEVIATION
         # of what is forecast exactly: as rounding has it, and not 0
         deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
-        own = series[asked.window]
+        own = cluster = series[asked.window]
+        if len(cut) < _BLOCKS:
+            cluster = _blocks(scaled, cut, asked, own)
         return cls(
             model=model,
             asked=asked,
             before=before,
             known=known,
-            cluster=own if len(cut) >= _BLOCKS else _blocks(scaled, cut, asked, own),
+            cluster=cluster,
             scale=scaled.scale[own, asked.channel],
             median=median,
             deviation=deviation,
@@ -288,7 +293,8 @@ class _Sums(NamedTuple):
         shares = np.arange(_KNOTS) / _KNOTS
         edges = np.unique(np.quantile(lead, shares, method="lower"))
         part = np.searchsorted(edges, lead, side="right") - 1
-        leads = np.array([np.median(lead[part == j]) for j in range(len(edges))])
+        own = [lead[part == j] for j in range(len(edges))]
+        leads = np.array([np.median(each) for each in own])
         clusters, cluster = np.unique(evidence.cluster, return_inverse=True)
         table = np.zeros((2, len(clusters), n_channels, len(leads)))
         error = evidence.deviation * evidence.error

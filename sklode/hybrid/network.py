@@ -179,7 +179,8 @@ class LinearFlow(nn.Module):
         left = torch.exp(-rate * lead)
         # component k and component n + k are a pair; an odd one out stays as it is
         n = angle.shape[1]
-        one, other, rest = state[:, :n], state[:, n : 2 * n], state[:, 2 * n :]
+        one, other = state[:, :n], state[:, n : 2 * n]
+        rest = state[:, 2 * n :]
         # exp(A t) of a block is exp(-a t) times the rotation by w t
         cos, sin = left * torch.cos(angle), left * torch.sin(angle)
         turned = one * cos - other * sin
@@ -241,10 +242,12 @@ class HybridODE(Autoencoder):
         else:
             self.flow = LinearFlow(n_channels, size, max(reach, 8.0))
         self.meeting = nn.Sequential(
-            nn.LayerNorm(together), perceptron(together, _MEETING, together, nn.GELU)
+            nn.LayerNorm(together),
+            perceptron(together, _MEETING, together, nn.GELU),
         )
         self.own = nn.Sequential(
-            nn.LayerNorm(size), perceptron(size, width, size, nn.GELU)
+            nn.LayerNorm(size),
+            perceptron(size, width, size, nn.GELU),
         )
         # exp(-4 / 2) = 0.14: draws of z0 at first scatter little, alike everywhere
         self.log_variance = nn.Linear(size, size)
@@ -317,7 +320,11 @@ class HybridODE(Autoencoder):
         if batch.controls is not None:
             inputs.append(batch.controls)
         # a flow backward along ages is one forward in time
-        h = self.encoder(batch.times, torch.cat(inputs, -1), batch.mask.any(-1))
+        h = self.encoder(
+            batch.times,
+            inputs=torch.cat(inputs, -1),
+            observed=batch.mask.any(-1),
+        )
         # what all channels share, h, and what all windows do, names
         of_all = h.unsqueeze(1).expand(-1, self.n_channels, -1)
         names = self.names.expand(len(read), -1, -1)
@@ -346,13 +353,15 @@ class HybridODE(Autoencoder):
         # the last value's age now: log(1 + age) was its age at the origin
         age = (lead + torch.expm1(own.log_age)) / self.reach
         passed = lead / self.reach
-        fading = torch.stack([torch.exp(-rate * age) for rate in _RATES_OF_AGE], 1)
+        faded = [torch.exp(-rate * age) for rate in _RATES_OF_AGE]
+        fading = torch.stack(faded, 1)
         ahead = [torch.exp(-rate * passed) for rate in _RATES_OF_LEAD]
         # Each answer's place among its window's: answers are sorted by window, so the
         # first place of a window is where the search for its number ends.
         place = torch.arange(len(window), device=window.device)
         slot = place - torch.searchsorted(window, window)
-        asked = lead.new_zeros(len(z0), 1 + int(slot.amax()) if len(slot) else 1)
+        n_slots = 1 + int(slot.amax()) if len(slot) else 1
+        asked = lead.new_zeros(len(z0), n_slots)
         asked[window, slot] = lead
         # z0 is that of all channels, one after another
         of_channels = self.n_channels, self.state_size
@@ -369,9 +378,9 @@ class HybridODE(Autoencoder):
             parts.append(batch.path.at(asked)[window, slot])
         x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
         # lines: a sum over averages times 1, and times how far each rate has faded
-        faded = functional.pad(fading, (1, 0), value=1.0)
+        whole_and_faded = functional.pad(fading, (1, 0), value=1.0)
         averages = origin.averages[window, channel].unsqueeze(2)
-        lines = (averages * faded.unsqueeze(1)).flatten(1)
+        lines = (averages * whole_and_faded.unsqueeze(1)).flatten(1)
         x = x + (self.own_lines[channel] * lines).sum(1)
         if self.decoder is not None:
             x = x + self.line(z).gather(1, channel.unsqueeze(1)).squeeze(1)
@@ -400,7 +409,8 @@ def _softened(values: Tensor) -> Tensor:
 
 def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Return values near even lags, and density, (window, channel, lag)."""
-    lags = _SPACING * torch.arange(_N_LAGS, device=ages.device).unsqueeze(-1)
+    number = torch.arange(_N_LAGS, device=ages.device)
+    lags = _SPACING * number.unsqueeze(-1)
     away = 2 * (ages.unsqueeze(1) - lags).abs() / _SPACING
     # exp(-60) is far above 1e-30: a lag with no value near takes the mean of all
     weight = torch.exp(-away.clamp(max=60))

@@ -88,5 +88,6 @@ class Origins(ScaledRows):
         known = KnownControls(
             bounds=self.bounds, times=self.times, values=self.controls
         )
-        times, values = known.paths(self.series[origins], start, start + reach)
+        series = self.series[origins]
+        times, values = known.paths(series, low=start, high=start + reach)
         return (times - start[:, None]).astype(np.float32), values

@@ -49,7 +49,8 @@ _TRIED = 1 / 3  # of the epochs, after which it needs prospects
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
 """Of the epochs (few series; many short ones), and ``lr``, to train on."""
 
-_PROVING_ROWS = 300  # at least, of which a network can be trained and validated
+# at least, of which a network can be trained and validated
+_PROVING_ROWS = 300
 _STRETCHES = 0.3, 0.15
 """Of each series' rows, what is held out: two stretches of time, one after another."""
 
@@ -188,7 +189,8 @@ class HybridTraining(Training[HybridModel]):
         varies = np.isnan(constants_of(rows.values))
         weights = np.where(varies, np.maximum(counts, 30.0) ** -0.5, 0.0)
         total = (weights * counts).sum()
-        weights = weights * (counts[varies].sum() / total if total > 0 else 1.0)
+        if total > 0:
+            weights = weights * (counts[varies].sum() / total)
         network.weights.copy_(torch.from_numpy(weights))
         return network
 
@@ -287,7 +289,8 @@ class HybridTraining(Training[HybridModel]):
         # a fifth of many series hardly moves what all share
         structural = self.model.structural
         if not self.split.of_series:
-            structural = StructuralModel.fit(rows.until(cut), known=self.known)
+            before = rows.until(cut)
+            structural = StructuralModel.fit(before, known=self.known)
         if number + 1 < len(cuts):
             # series without rows before the next stretch are left out; of others the
             # cut stays as far from the first row
@@ -330,8 +333,9 @@ class HybridTraining(Training[HybridModel]):
             chances = n_after / n_after.sum()
 
         def draw(epoch: int) -> Iterator[HybridBatch]:
-            seed = int(torch.randint(2**31 - 1, (1,), generator=self.generator))
-            rng = np.random.default_rng(seed)
+            # what numpy draws follows torch's generator, the one of a training
+            seed = torch.randint(2**31 - 1, (1,), generator=self.generator)
+            rng = np.random.default_rng(int(seed))
             for _ in range(n_batches):
                 ends = rng.choice(usable, settings.batch_size, p=chances)
                 ahead = reach

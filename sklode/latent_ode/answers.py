@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from sklode.latent_ode.model import LatentODEModel
 
 _WINDOWS_AT_ONCE = 512
-_STATES_AT_ONCE = 2**17  # windows times draws times steps, or stamps if more
+# windows times draws times steps, or stamps if they are more
+_STATES_AT_ONCE = 2**17
 _FEWEST_ROWS = 16  # windows times draws, which the engine takes together
 _WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 
@@ -56,29 +57,33 @@ class LatentODEAnswers:
         self._model = model
         self._history = history
         self._seed = seed
+        # of what is seen alone: what lies ahead needs no rows
         self._windows = model.windows(history.observations).reaching(0)
+
+    def _shape(self, asked: Asked) -> tuple[int, int]:
+        return len(asked.index), len(self._history.channels)
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
-        table = np.empty((len(asked.index), len(self._history.channels)))
+        table = np.empty(self._shape(asked))
         for part in self._parts(asked, n=0):
             table[part.place] = self._model.units.original(part.paths[0])
         return table
 
     def variances(self, asked: Asked, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
-        deviation = np.empty((len(asked.index), len(self._history.channels)))
+        deviation = np.empty(self._shape(asked))
         for part in self._parts(asked, n):
             variance = part.paths.var(axis=0) + part.noise**2
             deviation[part.place] = np.sqrt(variance)
+        # squared last, and finite or an error: the scale's square may overflow
         deviation *= self._model.units.scale
         with np.errstate(over="ignore"):
             return finite(deviation**2)
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
-        shape = len(asked.index), len(self._history.channels)
-        table = np.empty((*shape, len(alpha)))
+        table = np.empty((*self._shape(asked), len(alpha)))
         for part in self._parts(asked, n, noisy=True):
             paths = self._model.units.original(part.paths)
             found = np.quantile(paths, alpha, axis=0)
@@ -87,7 +92,7 @@ class LatentODEAnswers:
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        table = np.empty((n, len(asked.index), len(self._history.channels)))
+        table = np.empty((n, *self._shape(asked)))
         for part in self._parts(asked, n, noisy=noise):
             table[:, part.place] = self._model.units.original(part.paths)
         return table
@@ -151,7 +156,8 @@ class LatentODEAnswers:
         centred = row - (length - 1) // 2
         n_spacings = (centred - first + spacing // 2) // spacing
         start = np.clip(first + n_spacings * spacing, first, last)
-        times = ticks_between(seen.ticks[first], ticks) / self._model.units.time
+        ticks_since = ticks_between(seen.ticks[first], ticks)
+        times = ticks_since / self._model.units.time
         # starts of all windows rise by one within a piece: each start is among them
         return np.searchsorted(windows.start, start), times
 
@@ -174,7 +180,8 @@ class LatentODEAnswers:
 
         A batch is padded to its largest window, so that those alike go together.
         """
-        _, number, counts = np.unique(window, return_inverse=True, return_counts=True)
+        _, number = np.unique(window, return_inverse=True)
+        counts = np.bincount(number)
         # states of a window: one at each stamp asked, and one at each step
         size = counts.astype(float)
         spacing = self._model.network.decoder.solver.grid_spacing
@@ -201,7 +208,8 @@ class LatentODEAnswers:
         # queries come by window: a row of ``asked`` each, from where the number changes
         begin = np.flatnonzero(np.diff(window, prepend=-1))
         counts = np.diff(begin, append=len(window))
-        place, numbers = np.repeat(np.arange(len(begin)), counts), window[begin]
+        place = np.repeat(np.arange(len(begin)), counts)
+        numbers = window[begin]
         slot = np.arange(len(window)) - begin[place]
         origin = windows.times[windows.start[numbers]]
         piece = windows.series[numbers]

@@ -87,6 +87,7 @@ def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
         # of what is observed: of x^ over draws, and the noise's beside it
         deviation = torch.sqrt(paths.var(0, correction=0) + noise**2)
         errors = (batch.values.double() - paths.mean(0)) / deviation
+        # rows that the encoder saw count wherever they are; those after, if held out
         counts = batch.mask.clone()
         if batch.scored is not None:
             counts[:, batch.n_seen :] = batch.scored[:, batch.n_seen :]
@@ -121,7 +122,8 @@ def calibrate(
         edges = np.unique(np.quantile(lags[counts], shares))
         part = np.where(ahead, np.searchsorted(edges, lags, side="right"), 0)
         parts = range(1, len(edges) + 1)
-        knots = np.array([np.median(lags[counts & (part == k)]) for k in parts])
+        of_parts = [lags[counts & (part == k)] for k in parts]
+        knots = np.array([np.median(each) for each in of_parts])
         knots[0] = min(knots[0], 1.0)  # the first step is a forecast
     # of Student's t the 95 % quantile is about 1 + 1 / n times that of the normal
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
@@ -140,9 +142,11 @@ def calibrate(
                 scale[k] = normal_scale(sizes)
         # the nearest variances that never fall, each by how many errors tell it
         if len(knots):
-            squares = isotonic_regression(scale[1:] ** 2, sample_weight=n_errors[1:])
-            scale[1:] = factor * np.sqrt(squares)
-    return np.column_stack([np.append(0.0, knots), np.maximum(scales, least)])
+            variances = scale[1:] ** 2
+            rising = isotonic_regression(variances, sample_weight=n_errors[1:])
+            scale[1:] = factor * np.sqrt(rising)
+    knots = np.append(0.0, knots)
+    return np.column_stack([knots, np.maximum(scales, least)])
 
 
 def measured_calibration(
@@ -187,7 +191,12 @@ def measured_calibration(
         )
         with contextlib.suppress(SolverError):
             residuals = residuals_of(model.network, batch)
-            table = calibrate(residuals, n_rows, measure.optimism, measure.least)
+            table = calibrate(
+                residuals,
+                n_rows=n_rows,
+                optimism=measure.optimism,
+                least=measure.least,
+            )
             found.append(table)
             if n_rows >= _MANY:
                 break

@@ -41,7 +41,9 @@ class Batch(NamedTuple):
     @property
     def path(self) -> ControlPath | None:
         """The controls at their stamps, if the model takes any."""
-        return None if self.controls is None else ControlPath(self.times, self.controls)
+        if self.controls is None:
+            return None
+        return ControlPath(times=self.times, values=self.controls)
 
 
 def make_batch(
@@ -113,7 +115,8 @@ class LatentODE(Autoencoder):
         self.emission: Any = emission
         # softplus(-1.5) = 0.2: a large one excuses what z has not learned
         last: Any = emission[-1]
-        self.emission.raw_noise = nn.Parameter(torch.full((last.out_features,), -1.5))
+        raw_noise = torch.full((last.out_features,), -1.5)
+        self.emission.raw_noise = nn.Parameter(raw_noise)
 
     @property
     def latent_size(self) -> int:
@@ -204,7 +207,9 @@ class LatentODE(Autoencoder):
         mean, scale = posterior.q_z0.mean, posterior.q_z0.stddev
         # KL(N(m, s) || N(0, 1)) of each component
         kl = 0.5 * (mean.square() + scale.square() - 1) - scale.log()
-        likelihood = log_likelihood(x, self.noise_scale, batch.values, scored)
+        likelihood = log_likelihood(
+            mean=x, scale=self.noise_scale, values=batch.values, mask=scored
+        )
         return Bound(
             log_likelihood=likelihood,
             kl=kl.sum(-1),
@@ -218,14 +223,25 @@ def build_network(
     """Return an untrained network, as a forecaster's ``settings`` say."""
     solver = Solver(settings.method, settings.step_size)
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
-    # random weights are drawn in the order of the paper's Algorithm 2
-    encoder = build_encoder(settings, 2 * n_channels + n_controls, solver)
-    head = perceptron(hidden_size, hidden_size, 2 * latent_size)
+    # random weights are drawn in the order of the paper's Algorithm 2; the encoder
+    # reads values, their mask and controls
+    n_inputs = 2 * n_channels + n_controls
+    encoder = build_encoder(settings, n_inputs, solver)
+    head = perceptron(hidden_size, width=hidden_size, outputs=2 * latent_size)
     field = VectorField(
         latent_size,
         width=settings.field_width,
         depth=settings.field_depth,
         control_size=n_controls,
     )
-    emission = perceptron(latent_size + n_controls, settings.emission_width, n_channels)
-    return LatentODE(encoder, head, Decoder(field, solver), emission)
+    emission = perceptron(
+        latent_size + n_controls,
+        width=settings.emission_width,
+        outputs=n_channels,
+    )
+    return LatentODE(
+        encoder=encoder,
+        posterior_head=head,
+        decoder=Decoder(field, solver),
+        emission=emission,
+    )

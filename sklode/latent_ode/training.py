@@ -49,7 +49,8 @@ _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 Short ones show local dynamics, which a long solve hides from the gradient.
 """
 
-_WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
+# steps, and no more than that share of all
+_WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84
 
 
 class LatentODETraining(Training[LatentODEModel]):
@@ -144,7 +145,8 @@ class LatentODETraining(Training[LatentODEModel]):
     def _drawn(self, seed: int) -> LatentODE:
         """Return an untrained network that turns as fast as windows can show."""
         architecture = NetworkSettings.of(self.architecture)
-        n_channels, n_controls = self.rows.values.shape[1], self.rows.controls.shape[1]
+        n_channels = self.rows.values.shape[1]
+        n_controls = self.rows.controls.shape[1]
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         # the period whose angle in one step is the most that the solver follows
@@ -190,7 +192,8 @@ class LatentODETraining(Training[LatentODEModel]):
         warm_up = 0  # none, with weights that were trained before
         if self.from_scratch:
             wanted = math.ceil(_WARM_UP_UPDATES / n_batches)
-            warm_up = min(wanted, int(_WARM_UP_SHARE * self.schedule.n_epochs))
+            most = int(_WARM_UP_SHARE * self.schedule.n_epochs)
+            warm_up = min(wanted, most)
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
         ]
@@ -204,19 +207,22 @@ class LatentODETraining(Training[LatentODEModel]):
             # short windows are more than whole ones: an epoch takes as many
             shuffled = usable[order[:n_windows]]
             for k in range(n_batches):
-                which = shuffled[k * settings.batch_size :][: settings.batch_size]
+                first = k * settings.batch_size
+                which = shuffled[first : first + settings.batch_size]
                 hidden = hidden_rows(part, which, settings.thinning, generator)
                 yield make_batch(part, which=which, device=device, hidden=hidden)
 
         return Material(
             draw=draw,
             n_batches=n_batches,
-            validation=self._validation(device) if settings.early_stopping else None,
+            validation=self._validation(device),
             warm_up_epochs=warm_up,
         )
 
     def _validation(self, device: torch.device) -> Batch | None:
         """Return held-out windows, scored at held-out rows not seen."""
+        if not self.settings.early_stopping:
+            return None
         windows, cut = self.windows, self.cut
         after_seen = windows.start + windows.window_length
         held_out = windows.end > cut[windows.series]
@@ -226,12 +232,8 @@ class LatentODETraining(Training[LatentODEModel]):
         if not len(found):
             return None
         which = spread(found, SCORED_WINDOWS)
-        batch = make_batch(
-            windows,
-            which=which,
-            device=device,
-            scored_from=cut[windows.series[which]] if len(reaching) else None,
-        )
+        scored_from = cut[windows.series[which]] if len(reaching) else None
+        batch = make_batch(windows, which=which, device=device, scored_from=scored_from)
         scores = batch.scored is not None and bool(batch.scored.any())
         return batch if scores else None
 
@@ -262,7 +264,7 @@ def hidden_rows(
     thinning: float,
     generator: torch.Generator,
 ) -> torch.Tensor | None:
-    """Return which rows of windows the encoder does not see, (batch, seen).
+    """Return which rows of windows the encoder does not see, (batch, row).
 
     Each with a probability of up to ``thinning``; and of that share of the windows the
     first ones, at most ``horizon``. One remains.

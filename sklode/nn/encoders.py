@@ -128,11 +128,13 @@ class ODERNN(nn.Module):
         gaps = torch.diff(times, dim=1, prepend=times[:, :1]) * flows
         longest = math.inf if self.vector_field is None else self.solver.longest_step
         # rounding must not split a gap that equals the longest step
-        parts = torch.ceil(gaps.abs() / longest - 1e-3).clamp(1, MAX_SUBSTEPS).long()
+        parts = torch.ceil(gaps.abs() / longest - 1e-3)
+        parts = parts.clamp(1, MAX_SUBSTEPS).long()
         # The steps of each stamp stand one after another and end before ``ends``. The
         # stamp of a step is thus the number of stamps whose steps are over by then.
         ends = parts.cumsum(1)
-        step = torch.arange(int(ends.max()), device=gaps.device).repeat(n_series, 1)
+        step = torch.arange(int(ends.max()), device=gaps.device)
+        step = step.repeat(n_series, 1)
         stamp = torch.searchsorted(ends, step, right=True)
         # surplus steps, of series with fewer, are the last stamp's, of no length
         stamp = stamp.clamp(max=n_stamps - 1)

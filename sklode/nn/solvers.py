@@ -29,7 +29,8 @@ FOLLOWED = {
 }
 """Radians per step that a method follows at about constant amplitude."""
 
-_RTOL, _ATOL = 1e-3, 1e-4  # tolerances of a step's error, where it is controlled
+# tolerances of a step's error, where it is controlled
+_RTOL, _ATOL = 1e-3, 1e-4
 
 # Of Dormand and Prince's method, in one of our steps, and in each of its
 # time units: fields that need more are stiff, and would take hours.

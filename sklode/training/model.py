@@ -50,6 +50,7 @@ class TrainedModel:
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster that training leaves."""
+        # columns also where there are no epochs
         history = pd.DataFrame(self.rows, columns=list(HISTORY_COLUMNS))
         # ticks are nanoseconds where they are time
         unit = self.units.time

@@ -20,6 +20,7 @@ _COUNT = Interval(Integral, 0, None, closed="left")
 MODEL_OF_LEVEL = {"auto": "hybrid", "series": "paper"}
 """Values of ``model`` by those of ``level``, its earlier name."""
 
+# layers and batches of at least one
 _SIZES = "hidden_size latent_size field_width field_depth emission_width batch_size"
 _CONSTRAINTS: dict[str, list[Any]] = {
     **{name: [SIZE] for name in _SIZES.split()},
@@ -103,6 +104,8 @@ def model_of(forecaster: TrainingSettings) -> str:
 def resolve_device(name: str | torch.device) -> torch.device:
     """Return the device named."""
     try:
+        # the engine is compiled for the CPU; a name alone does not tell whether torch
+        # has the device, a tensor on it does
         device = torch.device("cpu" if name == "auto" else name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

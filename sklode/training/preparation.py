@@ -40,7 +40,8 @@ A few of Adam's steps, of the rate's size whatever the gradient, do harm.
 
 Drawer: TypeAlias = np.random.RandomState | np.random.Generator
 
-_GLOBAL_GENERATOR = threading.Lock()  # of torch, which fits in threads share
+# of torch, which fits in threads share
+_GLOBAL_GENERATOR = threading.Lock()
 
 Network = TypeVar("Network", bound=Autoencoder)
 Model = TypeVar("Model", bound=TrainedModel)
@@ -108,7 +109,8 @@ class Training(Generic[Model]):
 
     def schedule_of(self, n_windows: int, updates: int) -> Schedule:
         """Return the epochs, by ``updates`` if they are not given, and the rate."""
-        given, n_batches = self.settings.max_epochs, self.n_batches(n_windows)
+        given = self.settings.max_epochs
+        n_batches = self.n_batches(n_windows)
         if self.purpose in ("pretrain", "fit"):
             return Schedule(given or max(updates // n_batches, 1))
         if self.settings.finetune_epochs is not None:
@@ -145,12 +147,15 @@ class Training(Generic[Model]):
 
     def trained(self, trainer: Trainer) -> Model:
         """Return the model, which tells how its network has learned."""
-        n_epochs = len(trainer.records)
+        # a share of those from scratch is a share of it after every later training
+        whole = self.model.whole_epochs
+        if self.from_scratch:
+            whole = len(trainer.records)
         return replace(
             self.model,
             rows=trainer.records,
             best_epoch=trainer.best_epoch,
-            whole_epochs=n_epochs if self.from_scratch else self.model.whole_epochs,
+            whole_epochs=whole,
         )
 
 
@@ -192,7 +197,8 @@ def drawn_network(
         # torch.manual_seed would seed the GPUs as well
         torch.default_generator.manual_seed(seed)
         before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)  # which the engine is compiled for
+        # the engine is compiled for it
+        torch.set_default_dtype(torch.float32)
         try:
             network = build()
             if network.decoder is not None:
@@ -200,7 +206,8 @@ def drawn_network(
                 n = network.latent_size // 2
                 places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
                 periods = shortest * (longest / shortest) ** places
-                network.decoder.vector_field.start_rotating(periods.tolist())
+                field = network.decoder.vector_field
+                field.start_rotating(periods.tolist())
         finally:
             torch.set_default_dtype(before)
     return network

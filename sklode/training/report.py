@@ -30,20 +30,24 @@ class Reporter:
                 "installed. Run pip install 'sklode[progress]', or use verbose=2 for a "
                 "line per epoch."
             ) from error
-        has_screen = sys.stderr is not None and sys.stderr.isatty()
-        has_screen &= multiprocessing.parent_process() is None  # of its own
+        # A bar redraws its line: in a log, or from many processes, each would be a line
+        # of its own, and comes twice a minute only.
+        is_main = multiprocessing.parent_process() is None
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        redraws = (is_terminal and is_main) or "ipykernel" in sys.modules
         self._bar = tqdm(
             total=n_epochs,
             bar_format="epoch {n}/{total} |{bar}| {elapsed}<{remaining}{postfix}",
             dynamic_ncols=True,
             leave=None,  # unless inside another
-            mininterval=0.1 if has_screen or "ipykernel" in sys.modules else 30.0,
+            mininterval=0.1 if redraws else 30.0,
             disable=sys.stderr is None,  # as in a program without a console
         )
 
     def epoch_end(self, row: dict[str, float]) -> None:
         """Take the history's new row."""
-        values = {short: row[name] for name, short in _SHOWN.items()}.items()
+        values = [(short, row[name]) for name, short in _SHOWN.items()]
+        # without a validation batch its loss is NaN
         shown = ", ".join(f"{k}={v:.4g}" for k, v in values if not math.isnan(v))
         if self._bar is not None:
             self._bar.set_postfix_str(shown, refresh=False)

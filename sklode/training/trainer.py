@@ -23,16 +23,14 @@ from sklode.nn.autoencoder import Autoencoder, TrainingBatch
 from sklode.training.parameters import TrainingSettings
 from sklode.training.report import Reporter
 
-_MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
-"""Columns of the history that are means over an epoch's steps."""
-
 HISTORY_COLUMNS = tuple(
     "epoch loss log_likelihood kl kl_weight grad_norm clipped_fraction validation_loss "
     "skipped_steps restored_epoch lr seconds".split()
 )
 """Of the history, a row per epoch; see the forecasters' ``history_``."""
 
-_PATIENCE = 50  # epochs without improvement, after which early stopping stops
+# epochs without improvement, after which early stopping stops
+_PATIENCE = 50
 _IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
@@ -51,6 +49,16 @@ Record: TypeAlias = dict[str, float]
 
 Draw: TypeAlias = Callable[[int], Iterable[TrainingBatch]]
 """Batches of an epoch, from 1 on."""
+
+
+class Step(NamedTuple):
+    """What a step finds; the history has means over those of an epoch."""
+
+    loss: float
+    log_likelihood: float
+    kl: float
+    grad_norm: float  # before clipping
+    clipped_fraction: float  # 1 where it was clipped
 
 
 class _Kept(NamedTuple):
@@ -77,11 +85,13 @@ class Trainer:
     n_batches: int
     warm_up_epochs: int = 0
     rate: float = 1.0  # the peak, as a share of ``lr``
-    goes_on: Callable[[int], bool] = lambda epoch: True  # is another worth it
+    # whether another is worth it
+    goes_on: Callable[[int], bool] = lambda epoch: True
 
     def __post_init__(self) -> None:
         self.records: list[Record] = []  # of the history
-        self.best_epoch = 0  # whose weights the network has; 0: before training
+        # whose weights the network has; 0: before training
+        self.best_epoch = 0
         self.interrupted = False
         self._vector = self._as_one_vector()
         lr = self.rate * self.settings.lr
@@ -92,10 +102,12 @@ class Trainer:
         # Matrices decay, biases and scales do not. The optimiser sees one vector, so
         # that each weight's share is kept here and taken off in `_step`, apart from
         # the gradient (Loshchilov and Hutter 2019).
-        decays = [torch.full_like(p, p.ndim > 1).flatten() for p in self._trained]
-        self._decay = self.settings.weight_decay * torch.cat(decays)
+        is_matrix = [torch.full_like(p, p.ndim > 1) for p in self._trained]
+        decays = torch.cat([part.flatten() for part in is_matrix])
+        self._decay = self.settings.weight_decay * decays
+        n_steps = max(self.n_epochs * self.n_batches, 1)
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self._optimizer, lr, total_steps=max(self.n_epochs * self.n_batches, 1)
+            self._optimizer, max_lr=lr, total_steps=n_steps
         )
         self._n_judged = math.ceil(_JUDGED_STEPS / self.n_batches)
         self._losses: list[float] = []  # of epochs that are judged together
@@ -113,8 +125,10 @@ class Trainer:
         """Make weights and gradients views of one vector each, for speed."""
         # Backward adds to a gradient that is there, in place: into the vector. Steps,
         # clipping and copies of all weights are one operation each.
-        self._trained = [p for p in self.network.parameters() if p.requires_grad]
-        vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
+        parameters = self.network.parameters()
+        self._trained = [p for p in parameters if p.requires_grad]
+        weights = parameters_to_vector(self._trained).detach()
+        vector = torch.nn.Parameter(weights)
         vector_to_parameters(vector.data, self._trained)
         vector.grad = torch.zeros_like(vector)
         parts = vector.grad.split([p.numel() for p in self._trained])
@@ -134,9 +148,11 @@ class Trainer:
             with closing(reporter or Reporter()) as told:
                 told.begin(self.n_epochs)
                 for epoch in range(1, self.n_epochs + 1):
-                    told.epoch_end(self.run_epoch(epoch, draw(epoch), validation))
+                    batches = draw(epoch)
+                    told.epoch_end(self.run_epoch(epoch, batches, validation))
                     is_over = self._given_up or self._waited >= _PATIENCE
-                    if is_over or (epoch < self.n_epochs and not self.goes_on(epoch)):
+                    is_last = is_over or epoch == self.n_epochs
+                    if is_last or not self.goes_on(epoch):
                         break
         except KeyboardInterrupt:
             if not self.records:  # nothing to keep
@@ -177,18 +193,17 @@ class Trainer:
         taken = [step for step in steps if step is not None]
         if taken:  # else the weights are those of before
             self.best_epoch = epoch
-        nothing = [math.nan] * len(_MEANS)
-        values = np.mean(taken or [nothing], axis=0).tolist()
-        means = dict(zip(_MEANS, values, strict=True))
+        nothing = Step._make([math.nan] * len(Step._fields))
+        mean = Step._make(np.mean(taken or [nothing], axis=0).tolist())
         record = {
-            **means,
+            **mean._asdict(),
             "epoch": epoch,
             "kl_weight": kl_weight,
             "skipped_steps": len(steps) - len(taken),
             "lr": lr,
             "seconds": time.perf_counter() - started,
             # by the likelihood alone: the KL term's weight changes as epochs go
-            "restored_epoch": self._restored_epoch(epoch, -means["log_likelihood"]),
+            "restored_epoch": self._restored_epoch(epoch, -mean.log_likelihood),
             "validation_loss": math.nan,
         }
         if validation is not None:
@@ -199,8 +214,8 @@ class Trainer:
         self._ended = self._keep()
         return self.records[-1]
 
-    def _step(self, batch: TrainingBatch, kl_weight: float) -> list[float] | None:
-        """Take a step; return its `_MEANS`, None if it is not finite."""
+    def _step(self, batch: TrainingBatch, kl_weight: float) -> Step | None:
+        """Take a step; return None if it is not finite."""
         # gradients are views of the vector's, which thus stays what it is
         self._optimizer.zero_grad(set_to_none=False)
         shape = len(batch.times), self.network.latent_size
@@ -226,8 +241,14 @@ class Trainer:
             self._vector.detach().mul_(1 - self._group["lr"] * self._decay)
         self._optimizer.step()
         self._schedule.step()
-        clipped = float(threshold is not None and norm >= threshold)
-        return [loss.item(), likelihood.item(), kl.item(), norm, clipped]
+        is_clipped = threshold is not None and norm >= threshold
+        return Step(
+            loss=loss.item(),
+            log_likelihood=likelihood.item(),
+            kl=kl.item(),
+            grad_norm=norm,
+            clipped_fraction=float(is_clipped),
+        )
 
     def _restored_epoch(self, epoch: int, loss: float) -> int:
         """Go back where training diverged; return the epoch begun there, or 0."""
@@ -277,7 +298,8 @@ class Trainer:
 
     def _validate(self, loss: float, is_trained: bool) -> None:
         """Keep weights that validate best; count epochs without better."""
-        self._waited = 0 if loss < self._least - _IMPROVEMENT else self._waited + 1
+        is_better = loss < self._least - _IMPROVEMENT
+        self._waited = 0 if is_better else self._waited + 1
         # steps that were all skipped: no good weights
         if loss < self._least and is_trained:
             self._least, self._validated = loss, self._keep()
@@ -298,14 +320,17 @@ class Trainer:
         earlier = [self._first]
         if self._validated is not None:
             self._load(self._validated)
-        elif self._best is not None:  # which may have learned a batch by heart
+        # which may have learned a batch by heart
+        elif self._best is not None:
             earlier.insert(0, self._best)
-        now, losses = self._last_loss(), [self._last_loss(kept) for kept in earlier]
+        now = self._last_loss()
+        losses = [self._last_loss(kept) for kept in earlier]
         before = min(losses)
         best = earlier[losses.index(before)]
         # of fewer epochs a loss is chance
         is_judged = len(self.records) >= self._n_judged
-        diverged = not math.isfinite(now) or (is_judged and _is_worse(now, before))
+        is_worse = is_judged and _is_worse(now, before)
+        diverged = is_worse or not math.isfinite(now)
         if diverged or (self._given_up and self._validated is None):
             self._load(best)
         diverged |= self._given_up or not self.best_epoch
