@@ -134,8 +134,8 @@ class Validation:
         series = observations.series[origins]
         first = observations.bounds[:-1][series]
         end = observations.bounds[1:][series]
-        # each origin's history is filtered by itself: so long that all of them
-        # together have at most _MOST_ROWS rows
+        # each origin's history is filtered by itself, over so many rows that all of
+        # them together have at most _MOST_ROWS
         longest = max(_MOST_ROWS // max(len(origins), 1), 1)
         first = np.maximum(first, origins + 1 - longest)
         before = _parts(observations, first, origins + 1)
@@ -150,7 +150,7 @@ class Validation:
             links=model.units.links,
         )
         deviation = (high - low) / TO_DEVIATION
-        # of what is forecast exactly: as rounding has it, and not 0
+        # what is forecast exactly has the deviation of rounding, and not 0
         deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
         own = cluster = series[asked.window]
         if len(cut) < _BLOCKS:

@@ -110,7 +110,8 @@ class HybridTraining(Training[HybridModel]):
         weights_seed = seed_from(rng)
         self.predict_seed = seed_from(rng)
         self.split = Split.of(self.rows, rng)
-        self.learned = self.rows  # on first, until it is proved
+        # what the network learns from until it is proved
+        self.learned = self.rows
         self.is_guarded = self.from_scratch and settings.guard is not False
         self._validations: dict[int, Validation] = {}
         self._is_given_up = self._is_interrupted = False

@@ -80,8 +80,9 @@ class LatentODETraining(Training[LatentODEModel]):
             )
         else:
             window_length, horizon = start.window_length, start.horizon
-        self.cut = self._cut(pieces.bounds, window_length + horizon, rng)
-        # what is held out tells no units either
+        span = window_length + horizon
+        self.cut = self._cut(pieces.bounds, span, rng)
+        # a network goes on in the units that it has learned
         units = Units.of(pieces.until(self.cut), unit) if start is None else start.units
         held = self._held(units)
         self.windows = WindowSet(

@@ -1,7 +1,6 @@
 """What is settled before a training: seeds, initial weights, what is held out, epochs.
 
-Both trainings share it, and how a network then learns. Tested in
-tests/latent_ode/test_training.py and tests/hybrid/test_training.py.
+Both trainings share it, and how a network then learns.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import torch
 
 from tests.epochs import interrupt
 from tests.series import channels, panel, tiny, uneven_stamps, waves
-from tests.training.trainees import assert_kept, planned
+from tests.training.trainees import assert_kept
 
 STEPS = [-3, 1, 4]
 
@@ -63,23 +63,6 @@ def test_weights_lengths_and_units_are_kept_from_the_first_pretraining() -> None
         forecaster.pretrain(panel((12, 14)))  # goes on from the first
     assert_kept(first.network, before, 0.0)
     assert not hasattr(forecaster.reset(), "pretrained_")
-
-
-@pytest.mark.parametrize(
-    ("given", "n_epochs", "rate"),
-    [
-        ({"max_epochs": 2}, 12, 0.3),  # 17 windows are 9 batches: a hundred steps
-        ({"max_epochs": 300}, 60, 0.3),
-        ({"finetune_epochs": 5}, 5, 1.0),
-    ],
-    ids=str,
-)
-def test_fine_tuning_takes_a_fifth_but_a_hundred_steps_at_less_than_lr(
-    given: dict[str, int], n_epochs: int, rate: float
-) -> None:
-    forecaster = tiny(lr=0.01, batch_size=2).pretrain(panel((8, 8)))
-    run = planned(forecaster.set_params(**given), series())
-    assert run.schedule == (n_epochs, rate)
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,6 @@ from tests.training.trainees import planned
 # Sizes
 
 
-def test_the_default_is_so_many_epochs_as_make_1500_steps() -> None:
-    y = waves(uneven_stamps(40))  # 33 windows
-    # three batches; no more than 32 of them; as given
-    for batch_size, max_epochs, expected in ((16, None, 500), (1, None, 46), (9, 7, 7)):
-        run = planned(tiny(max_epochs=max_epochs, batch_size=batch_size), y)
-        assert run.schedule.n_epochs == expected
-
-
 def test_windows_grow_over_84_percent_of_the_epochs_and_hide_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
