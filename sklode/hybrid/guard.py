@@ -154,7 +154,7 @@ class Validation:
         deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
         own = cluster = series[asked.window]
         if len(cut) < _BLOCKS:
-            cluster = _blocks(scaled, cut, asked, own)
+            cluster = _blocks(scaled, cut=cut, asked=asked, own=own)
         return cls(
             model=model,
             asked=asked,
@@ -231,7 +231,7 @@ def network_weights_of(
     # what is left, in the deviations that `Mixture.limited` makes
     ratio = evidence.deviation / usual[part, channel]
     left = np.abs(evidence.error - weight * evidence.change) * ratio**weight
-    factors = _factors(left, part, channel, weights)
+    factors = _factors(left, part=part, channel=channel, weights=weights)
     # a weight takes one degree of freedom: sqrt(n / (n - 1)) is about 1 + 1 / (2 n)
     factors = np.where(weights > 0, factors * (1 + 0.5 / n_clusters), 1.0)
     most, counts = np.zeros(n_channels), weight > 0

@@ -99,7 +99,9 @@ class HybridModel(TrainedModel):
     def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
         """Return what it answers of series."""
         ahead = None if self.network is None else self
-        return answers_of(self.structural, history, seed, before, ahead)
+        return answers_of(
+            self.structural, history=history, seed=seed, before=before, ahead=ahead
+        )
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster."""
@@ -247,19 +249,21 @@ def batch_of(
     if target is None:
         target = np.zeros(len(asked.lead))
 
-    def tensor(array: NDArray[Any] | None) -> Any:
-        if array is None:
-            return None
+    def tensor(array: NDArray[Any]) -> torch.Tensor:
         # values get the network's precision; indices and masks stay what they are
         found = torch.as_tensor(array, device=like.device)
         return found.to(like.dtype) if found.is_floating_point() else found
 
+    ahead = None
+    if path is not None:
+        times, values_ahead = path
+        ahead = ControlPath(times=tensor(times), values=tensor(values_ahead))
     return HybridBatch(
         times=tensor(ages),
         values=tensor(values),
         mask=tensor(mask),
-        controls=tensor(controls),
-        path=None if path is None else ControlPath(*map(tensor, path)),
+        controls=None if controls is None else tensor(controls),
+        path=ahead,
         window=tensor(asked.window),
         channel=tensor(asked.channel),
         lead=tensor(asked.lead),

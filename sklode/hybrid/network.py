@@ -7,6 +7,7 @@ lets them meet, and a neural ODE carries them on.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -235,7 +236,8 @@ class HybridODE(Autoencoder):
         # of each channel: readings, name, h, values near lags and their density
         n_readings = len(Readings._fields)
         n_read = n_readings + 2 * n_lags + _EMBEDDING + encoder.hidden_size
-        self.token = perceptron(n_read, width, size, nn.GELU)
+        layers = functools.partial(perceptron, activation=nn.GELU)
+        self.token = layers(n_read, width, size)
         if decoder is not None:
             self.direct = nn.Linear(n_channels * n_lags, together)
             nn.init.normal_(self.direct.weight, std=0.1)
@@ -243,11 +245,11 @@ class HybridODE(Autoencoder):
             self.flow = LinearFlow(n_channels, size, max(reach, 8.0))
         self.meeting = nn.Sequential(
             nn.LayerNorm(together),
-            perceptron(together, _MEETING, together, nn.GELU),
+            layers(together, _MEETING, together),
         )
         self.own = nn.Sequential(
             nn.LayerNorm(size),
-            perceptron(size, width, size, nn.GELU),
+            layers(size, width, size),
         )
         # exp(-4 / 2) = 0.14: draws of z0 at first scatter little, alike everywhere
         self.log_variance = nn.Linear(size, size)
@@ -256,7 +258,7 @@ class HybridODE(Autoencoder):
         # beside the state: name, times, whether there is any value, readings, controls
         n_times = len(_RATES_OF_AGE) + len(_RATES_OF_LEAD) + 1
         n_asked = size + _EMBEDDING + n_times + 1 + n_readings + n_controls
-        self.out = perceptron(n_asked, width, 1, nn.GELU)
+        self.out = layers(n_asked, width, outputs=1)
         with torch.no_grad():
             self.out[2].weight.mul_(0.1)  # type: ignore[operator]
         if decoder is not None:
@@ -370,7 +372,8 @@ class HybridODE(Autoencoder):
             state = self.flow(state, channel, lead)
         else:
             t0 = z0.new_zeros(len(z0))
-            z = self.decoder(z0, t0, asked, batch.path)[window, slot]
+            z = self.decoder(z0, t0=t0, times=asked, controls=batch.path)
+            z = z[window, slot]
             state = z.unflatten(1, of_channels)[place, channel]
         name, since = self.names[channel], torch.stack([*ahead, passed], 1)
         parts = [state, name, since, fading, own.some.unsqueeze(1), read]

@@ -178,7 +178,12 @@ class HybridTraining(Training[HybridModel]):
         reach = max(min(_REACH, _SHARE_OF_SPAN * usual), 1.0)
         architecture = NetworkSettings.of(self.architecture)
         network = drawn_network(
-            lambda: build_network(architecture, n_channels, n_controls, reach),
+            lambda: build_network(
+                architecture,
+                n_channels=n_channels,
+                n_controls=n_controls,
+                reach=reach,
+            ),
             seed=seed,
             shortest=4.0,
             longest=max(reach, 8.0),
@@ -367,6 +372,7 @@ class HybridTraining(Training[HybridModel]):
             # a share of each window's own: squares of uniform numbers are mostly small
             share = self.settings.thinning * rng.random((len(ends), 1)) ** 2
             hidden = rng.random((len(ends), n_rows)) < share
+            # the origin's own row, from which leads count, is seen
             hidden[:, 0] = False
         return batch_of(
             origins=origins,

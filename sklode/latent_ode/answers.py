@@ -111,7 +111,9 @@ class LatentODEAnswers:
         outside = np.maximum(times - last, first - times)
         try:
             for place in self._passes(window, times - first, max(n, 1)):
-                paths = self._solved(window[place], times[place], known, n)
+                paths = self._solved(
+                    window[place], times=times[place], known=known, n=n
+                )
                 mean = paths.mean(axis=0)
                 scale = scales_at(self._model.scales, outside[place])
                 # the scale is one of deviations: of draws, and of the noise
@@ -225,10 +227,9 @@ class LatentODEAnswers:
             # from t0 on; a step's control is that of its middle, which may lie beyond
             low = np.minimum(asked.min(1), 0.0) - spacing
             high = np.maximum(asked.max(1), 0.0) + spacing
-            at, values = known.paths(piece, origin + low, origin + high)
-            path = ControlPath(
-                times=tensor(at - origin[:, None]), values=tensor(values)
-            )
+            at, values = known.paths(piece, low=origin + low, high=origin + high)
+            since = at - origin[:, None]
+            path = ControlPath(times=tensor(since), values=tensor(values))
         # draws, too, are split, into as many as the memory holds
         n_steps = int(np.ceil(np.abs(asked).max() / spacing))
         size = max(asked.shape[1], n_steps)
@@ -249,7 +250,7 @@ class LatentODEAnswers:
                 )
                 z0 = z0 + posterior.q_z0.stddev * tensor(white)
             means = [
-                network.decode(part, posterior, tensor(asked), path)
+                network.decode(part, posterior, times=tensor(asked), controls=path)
                 for part in z0.split(at_once)
             ]
         paths: Array = torch.cat(means).double().numpy()
@@ -260,6 +261,7 @@ class LatentODEAnswers:
         good: Any = np.isfinite(paths).all(axis=(0, 2))
         if good.all():
             return
+        # argmin finds the first False
         first, n_bad = index[np.argmin(good)], int((~good).sum())
         settings = self._model.architecture
         raise SolverError(

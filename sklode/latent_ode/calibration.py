@@ -7,7 +7,6 @@ errors of forecasts of windows.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -82,7 +81,7 @@ def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
             width=network.latent_size,
         )
         z0 = q_z0.mean + q_z0.stddev * torch.from_numpy(white).to(q_z0.mean)
-        drawn = network.decode(z0, posterior, batch.times, batch.path)
+        drawn = network.decode(z0, posterior, times=batch.times, controls=batch.path)
         paths, noise = drawn.double(), network.noise_scale.double()
         # of what is observed: of x^ over draws, and the noise's beside it
         deviation = torch.sqrt(paths.var(0, correction=0) + noise**2)
@@ -125,9 +124,10 @@ def calibrate(
         of_parts = [lags[counts & (part == k)] for k in parts]
         knots = np.array([np.median(each) for each in of_parts])
         knots[0] = min(knots[0], 1.0)  # the first step is a forecast
-    # of Student's t the 95 % quantile is about 1 + 1 / n times that of the normal
+    # of n degrees of freedom Student's 95 % quantile is about 1 + 1 / n normal ones
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
     scales = np.ones((len(knots) + 1, errors.shape[-1]))
+    # columns of the transpose are views: scales are filled in place
     for channel, scale in enumerate(scales.T):
         own = errors[..., channel]
         # too few of a channel: those of all
@@ -178,31 +178,50 @@ def measured_calibration(
         # rows that a whole window stands before, so that a forecast may be of them
         start = np.maximum(measure.from_row, first + model.window_length)
         n_rows = int(np.maximum(reaching.bounds[1:] - start, 0).sum())
-        seen = reaching.start + model.window_length
-        reaches = reaching.end > np.maximum(start[reaching.series], seen)
-        which = spread(np.flatnonzero(reaches), SCORED_WINDOWS)
-        if n_rows < _FEWEST or not len(which):
+        if n_rows < _FEWEST:
             continue
-        batch = make_batch(
-            reaching,
-            which=which,
-            device=next(model.network.parameters()).device,
-            scored_from=measure.from_row[reaching.series[which]],
+        residuals = _residuals_from(
+            model.network, windows=reaching, from_row=measure.from_row, start=start
         )
-        with contextlib.suppress(SolverError):
-            residuals = residuals_of(model.network, batch)
-            table = calibrate(
-                residuals,
-                n_rows=n_rows,
-                optimism=measure.optimism,
-                least=measure.least,
-            )
-            found.append(table)
-            if n_rows >= _MANY:
-                break
+        if residuals is None:
+            continue
+        table = calibrate(
+            residuals,
+            n_rows=n_rows,
+            optimism=measure.optimism,
+            least=measure.least,
+        )
+        found.append(table)
+        if n_rows >= _MANY:
+            break
     if not found:
         return model.calibration
     # tables have knots of their own: at those of all the larger scale counts
     lags = np.unique(np.concatenate([table[:, 0] for table in found]))
     scales = np.max([scales_at(table, lags) for table in found], axis=0)
     return np.column_stack([lags, scales])
+
+
+def _residuals_from(
+    network: LatentODE, windows: WindowSet, from_row: Numbers, start: Numbers
+) -> Residuals | None:
+    """Return errors of windows that reach beyond ``start``, see `Measure`.
+
+    Rows from ``from_row`` on count. None where there are none, or where an equation
+    cannot be solved.
+    """
+    seen = windows.start + windows.window_length
+    reaches = windows.end > np.maximum(start[windows.series], seen)
+    which = spread(np.flatnonzero(reaches), SCORED_WINDOWS)
+    if not len(which):
+        return None
+    batch = make_batch(
+        windows,
+        which=which,
+        device=next(network.parameters()).device,
+        scored_from=from_row[windows.series[which]],
+    )
+    try:
+        return residuals_of(network, batch)
+    except SolverError:
+        return None

@@ -35,6 +35,7 @@ class LatentODEModel(TrainedModel):
         """The calibration, or ones where none was measured; see `scales_at`."""
         if self.calibration is not None:
             return self.calibration
+        # one knot, at lag 0: beyond the last knot its scale is held
         ones = np.ones(self.sizes[0])
         return np.append(0.0, ones)[None]
 

@@ -149,6 +149,7 @@ class LatentODE(Autoencoder):
         mask = batch.mask[:, : batch.n_seen]
         if batch.hidden is not None:
             mask = mask & ~batch.hidden.unsqueeze(-1)
+        # 0 times NaN is NaN: what is not observed is replaced, not multiplied by 0
         parts = [torch.where(mask, values, 0.0), mask.to(values.dtype)]
         if batch.controls is not None:
             parts.append(batch.controls[:, : batch.n_seen])
@@ -182,7 +183,8 @@ class LatentODE(Autoencoder):
                 times=controls.times.repeat(n, 1),
                 values=controls.values.repeat(n, 1, 1),
             )
-        z = self.decoder(z0.flatten(0, -2), t0, times, controls)
+        every_z0 = z0.flatten(0, -2)
+        z = self.decoder(every_z0, t0=t0, times=times, controls=controls)
         if controls is not None:
             z = torch.cat([z, controls.at(times)], dim=-1)
         x: Tensor = self.emission(z)
@@ -202,7 +204,7 @@ class LatentODE(Autoencoder):
         times = batch.times
         if batch.hidden is None:  # nothing was observed before t0
             times = torch.maximum(times, posterior.t0.unsqueeze(-1))
-        x = self.decode(z0, posterior, times, batch.path)
+        x = self.decode(z0, posterior, times=times, controls=batch.path)
         scored = batch.mask if batch.scored is None else batch.scored
         mean, scale = posterior.q_z0.mean, posterior.q_z0.stddev
         # KL(N(m, s) || N(0, 1)) of each component

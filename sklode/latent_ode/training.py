@@ -119,6 +119,7 @@ class LatentODETraining(Training[LatentODEModel]):
         """
         constants = constants_of(self.rows.values)
         held: Array = (constants - units.location) / units.scale
+        # NaN, of a channel that varies, is not less than anything
         is_known = self.from_scratch | (np.abs(held) < 1e-9)
         return np.where(is_known, held, np.nan)
 
@@ -148,6 +149,7 @@ class LatentODETraining(Training[LatentODEModel]):
         architecture = NetworkSettings.of(self.architecture)
         n_channels = self.rows.values.shape[1]
         n_controls = self.rows.controls.shape[1]
+        # a median of some windows, of which a long series has very many
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         # the period whose angle in one step is the most that the solver follows
@@ -210,7 +212,12 @@ class LatentODETraining(Training[LatentODEModel]):
             for k in range(n_batches):
                 first = k * settings.batch_size
                 which = shuffled[first : first + settings.batch_size]
-                hidden = hidden_rows(part, which, settings.thinning, generator)
+                hidden = hidden_rows(
+                    part,
+                    which=which,
+                    thinning=settings.thinning,
+                    generator=generator,
+                )
                 yield make_batch(part, which=which, device=device, hidden=hidden)
 
         return Material(
@@ -279,7 +286,7 @@ def hidden_rows(
     single = torch.float32  # the process' default dtype may be another
     shape = (4, len(which), 1)
     chosen, share, rate, left = torch.rand(shape, generator=generator, dtype=single)
-    # which windows lose first rows, how many; how often others go; which one remains
+    # first rows, as many at most as come after those seen: both ways it forecasts as far
     n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
     n_first = torch.where(chosen < thinning, n_first, 0)
     thinned = torch.rand(len(which), n_seen, generator=generator, dtype=single)

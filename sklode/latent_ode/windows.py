@@ -85,6 +85,7 @@ class WindowSet:
         """
         place = np.arange(self.span)
         start, end = self.start[which, None], self.end[which, None]
+        # (batch, time); beyond a shorter window's end its last row, which is masked
         rows = np.minimum(start + place, end - 1)
         inside = place < end - start
         times, controls = self.times[rows], self.rows.controls

@@ -142,7 +142,7 @@ class Decoder(nn.Module):
 
         Arguments are as of `sklode.engine.autograd.decode_at`; ``held`` are controls.
         """
-        grid = self.solver.trajectory(self.vector_field, z0, dt, held)
+        grid = self.solver.trajectory(self.vector_field, state=z0, dt=dt, control=held)
         z_left, z_right = _taken(grid, left), _taken(grid, left + 1)
         if held is None:
             # of an autonomous field one step's end has the slope of the next one's

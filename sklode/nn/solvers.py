@@ -99,7 +99,7 @@ class Solver:
         if not dt.shape[1]:
             return state.unsqueeze(1)
         if self.is_adaptive:
-            return self._dormand_prince(field, state, dt, control)
+            return self._dormand_prince(field, state=state, dt=dt, control=control)
         # an explicit Runge-Kutta method: slope i is that of a stage that adds a[i][j]
         # of each slope j before it; the step adds b[i] of all
         a, b = TABLEAUS[self.method]

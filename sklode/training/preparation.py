@@ -103,6 +103,7 @@ class Training(Generic[Model]):
 
     def n_batches(self, n_windows: int) -> int:
         """Return the batches of an epoch."""
+        # where nothing can be trained on, one batch, which is never drawn
         n = math.ceil(max(n_windows, 1) / self.settings.batch_size)
         return min(_BATCHES_PER_EPOCH, n)
 
@@ -146,7 +147,7 @@ class Training(Generic[Model]):
 
     def trained(self, trainer: Trainer) -> Model:
         """Return the model, which tells how its network has learned."""
-        # a share of those from scratch is a share of it after every later training
+        # later trainings take a share of the first one, not of each other
         whole = self.model.whole_epochs
         if self.from_scratch:
             whole = len(trainer.records)

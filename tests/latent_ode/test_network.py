@@ -95,10 +95,12 @@ def test_bound_of_shown_rows_is_that_of_torchs_distributions(kind: str) -> None:
 def test_no_state_before_t0_is_solved_for_where_nothing_was_observed() -> None:
     network, batch = latent_ode(), windows()
     batch.mask[0, :2] = False  # t0 of the first window is its third stamp
-    asked = []
-    network.decoder.register_forward_pre_hook(lambda _, given: asked.append(given[1:3]))
+    asked: list[dict[str, Tensor]] = []
+    network.decoder.register_forward_pre_hook(
+        lambda _, z0, named: asked.append(named), with_kwargs=True
+    )
     network(batch)
-    t0, times = asked[0]
+    t0, times = asked[0]["t0"], asked[0]["times"]
     assert float((times - t0.unsqueeze(-1)).min()) == 0.0
 
 
