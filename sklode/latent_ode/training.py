@@ -286,7 +286,7 @@ def hidden_rows(
     single = torch.float32  # the process' default dtype may be another
     shape = (4, len(which), 1)
     chosen, share, rate, left = torch.rand(shape, generator=generator, dtype=single)
-    # first rows, as many at most as come after those seen: both ways it forecasts as far
+    # first rows, at most as many as come after those seen: as far to forecast back
     n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
     n_first = torch.where(chosen < thinning, n_first, 0)
     thinned = torch.rand(len(which), n_seen, generator=generator, dtype=single)

@@ -103,7 +103,6 @@ class Training(Generic[Model]):
 
     def n_batches(self, n_windows: int) -> int:
         """Return the batches of an epoch."""
-        # where nothing can be trained on, one batch, which is never drawn
         n = math.ceil(max(n_windows, 1) / self.settings.batch_size)
         return min(_BATCHES_PER_EPOCH, n)
 
