@@ -88,8 +88,8 @@ def test_draws_of_a_far_horizon_are_solved_few_at_a_time(
     network, sizes = forecaster.network_, []
     decode = network.decode
 
-    def recording(z0: Any, posterior: Any, times: Any, path: Any) -> Any:
-        paths = decode(z0, posterior, times, path)
+    def recording(z0: Any, posterior: Any, times: Any, controls: Any) -> Any:
+        paths = decode(z0, posterior, times, controls)
         sizes.append(z0.shape[0] * z0.shape[1] * int(times.max()))
         return paths
 

@@ -61,7 +61,8 @@ class ODERNN(nn.Module):
         self.hidden_size = hidden_size
         self.vector_field: Any = vector_field
         self.solver = Solver() if solver is None else solver
-        self.cell = self._cell(input_size, hidden_size)
+        # or, put in its place, any module that is called alike
+        self.cell: Any = self._cell(input_size, hidden_size)
 
     def forward(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
         """Run backward in time; return h after the earliest observed stamp's visit.
@@ -152,7 +153,8 @@ class ODERNN(nn.Module):
         """Yield h after each step: Algorithm 1."""
         flows = (steps.dt != 0).any(0).tolist()
         visited = steps.visits.any(0).tolist()
-        # h, and C of an LSTM
+        # h, and C beside it
+        is_lstm = isinstance(self, ODELSTM)
         h = c = steps.inputs.new_zeros(len(steps.inputs), self.hidden_size)
         # unbound at once: single columns are slow backward
         inputs = steps.inputs.unbind(1)
@@ -162,7 +164,7 @@ class ODERNN(nn.Module):
             if self.vector_field is not None and flows[k]:
                 h = self.solver.step(self.vector_field, h, lengths[k])
             # series that have no visit here keep what they had
-            if visited[k] and isinstance(self.cell, nn.LSTMCell):
+            if visited[k] and is_lstm:
                 new_h, new_c = self.cell(x, (h, c))
                 h = torch.where(visits[k], new_h, h)
                 c = torch.where(visits[k], new_c, c)
