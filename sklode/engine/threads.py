@@ -12,28 +12,34 @@ from collections.abc import Iterator
 
 import torch
 
+# Its `users` is the user's number, in a thread that is limited.
 _LIMITED = threading.local()
-"""Its ``users`` is the user's number, in a thread that is limited."""
 
+# Held while torch's number for threads to come is not the user's.
 _SETTING = threading.Lock()
-"""Held while torch's number for threads to come is not the user's."""
 
-if hasattr(os, "register_at_fork"):  # the thread that held it is not in the child
-    _FREED = {f"after_in_{who}": _SETTING.release for who in ("parent", "child")}
-    os.register_at_fork(before=_SETTING.acquire, **_FREED)
+# A thread that held it is not in a fork's child, where nobody would release it.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_SETTING.acquire,
+        after_in_parent=_SETTING.release,
+        after_in_child=_SETTING.release,
+    )
 
 
 @contextlib.contextmanager
 def one_torch_thread() -> Iterator[None]:
     """Keep torch from sharing out operations that take microseconds."""
+    # a limit within a limit leaves that one as it was
     outside = getattr(_LIMITED, "users", None)
-    _LIMITED.users = users = n_threads()
-    _set_torch_threads(1, users)
+    users = n_threads()
+    _LIMITED.users = users
+    _set_torch_threads(own=1, others=users)
     try:
         yield
     finally:
         _LIMITED.users = outside
-        _set_torch_threads(1 if outside else users, users)
+        _set_torch_threads(own=1 if outside else users, others=users)
 
 
 def _set_torch_threads(own: int, others: int) -> None:
@@ -41,6 +47,7 @@ def _set_torch_threads(own: int, others: int) -> None:
 
     torch sets both at once: a thread that meets it in a limit would keep it.
     """
+    # another thread that sets the others' number leaves this one's as it is
     with _SETTING:
         torch.set_num_threads(own)
         helper = threading.Thread(target=torch.set_num_threads, args=(others,))
@@ -61,7 +68,9 @@ def own_modes(gradients: bool) -> Iterator[None]:
     Else a fit inside ``torch.no_grad()`` has nothing to descend, and autocast rounds.
     With ``gradients`` operations are recorded for a backward pass.
     """
-    n_threads()  # a thread's first: else another fit's limit is its own
+    # torch gives a thread its number when it first asks: in another fit's limit, for
+    # which n_threads waits, that would be 1
+    n_threads()
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.set_grad_enabled(gradients))

@@ -29,7 +29,7 @@ import math
 
 import numpy as np
 
-from sklode.engine.products import compiled, inner
+from sklode.engine.compiling import compiled, inner
 
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise; last, of what the velocity adds to

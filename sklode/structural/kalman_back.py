@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from sklode.engine.products import compiled, inner
+from sklode.engine.compiling import compiled, inner
 from sklode.structural.kalman import CLEAR, driven, set_transition
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from numba import config
 
-from sklode.engine import products
+from sklode.engine import compiling
 
 FIT = """
 from numba.core import caching
@@ -32,7 +32,7 @@ print(forecaster.network_.engines(), forecaster.predict([1]).to_numpy())
 
 def fit_elsewhere(cache: Path, refused: bool = False) -> tuple[int, str]:
     """Return how often another process found code on disk; engine and forecast."""
-    root = str(Path(products.__file__).parents[2])
+    root = str(Path(compiling.__file__).parents[2])
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": root}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", FIT.format(refused=refused)],
@@ -49,7 +49,7 @@ def fit_elsewhere(cache: Path, refused: bool = False) -> tuple[int, str]:
 
 
 TWICE = """
-from sklode.engine.products import compiled
+from sklode.engine.compiling import compiled
 
 @compiled
 def twice(x):
