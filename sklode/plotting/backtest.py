@@ -38,6 +38,7 @@ def plot_backtest(
         )
     sheet = canvas.axes_of(ax, shape=(2,), size=(4.5, 3.4), n_columns=2)
     errors, coverage = sheet
+    # as texts, for origins are as far apart as their rows, but each is one forecast
     origins = results.index.unique("origin").astype(str)
     blue, orange, green, pink, black, sky = canvas.styles_of(range(6))
     # black, the most unlike blue, for the method that comes second
@@ -45,10 +46,12 @@ def plot_backtest(
     for method, own in results.groupby("method", sort=False):
         values = own["MAE"].to_numpy()
         label = f"{method}, {values.mean():.3g} on average"
-        canvas.line(errors, origins, values, next(looks), label)
+        canvas.line(errors, x=origins, values=values, style=next(looks), label=label)
         if method == "forecaster":
             # matplotlib leaves a label that begins with "_" out of the legend
-            canvas.line(coverage, origins, own["coverage"].to_numpy(), blue, label="_")
+            shares = own["coverage"].to_numpy()
+            canvas.line(coverage, x=origins, values=shares, style=blue, label="_")
+    # pandas drops attrs where tables are put together: then backtest's default
     asked = results.attrs.get("coverage", 0.9)
     label = f"asked for, {asked:g}"
     coverage.axhline(asked, color=canvas.INK, lw=1, ls="--", label=label)

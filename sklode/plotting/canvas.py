@@ -46,9 +46,10 @@ class Edge(TypedDict):
     linestyle: Dashes
 
 
+# Of text and truth, of observations, of the line between them, of marked places.
 INK, GREY, PALE, GUIDE = "0.15", "0.45", "0.8", "0.65"
-"""Of text and truth, of observations, of the line between them, of marked places."""
 
+# Told apart by eyes that see few colours, and in print without any.
 _STYLES: tuple[Style, ...] = (
     {"color": "#0072B2", "linestyle": "-", "marker": "o"},
     {"color": "#E69F00", "linestyle": "--", "marker": "s"},
@@ -99,7 +100,10 @@ def check_held(
 
 
 def axes_of(
-    ax: Given, shape: tuple[int, ...], size: tuple[float, float], n_columns: int
+    ax: Given,
+    shape: tuple[int, ...],
+    size: tuple[float, float],
+    n_columns: int,
 ) -> AxesArray:
     """Return an array of the caller's axes, or of new ones, each of some inches."""
     n = math.prod(shape)
@@ -110,12 +114,13 @@ def axes_of(
             f"at most {_MOST_AXES} axes are drawn, one for each series and channel;"
             f" got {n}. Pass a part of them, or axes of your own as ax."
         )
-    n_rows = math.ceil(n / n_columns)
+    n_lines = math.ceil(n / n_columns)
     width, height = size
     figure = pyplot().figure(
-        figsize=(width * n_columns, height * n_rows), layout="constrained"
+        figsize=(width * n_columns, height * n_lines), layout="constrained"
     )
-    made = [figure.add_subplot(n_rows, n_columns, k + 1) for k in range(n)]
+    # one by one, for n axes may not fill the last line
+    made = [figure.add_subplot(n_lines, n_columns, k + 1) for k in range(n)]
     for axes in made:
         axes.spines[["top", "right"]].set_visible(False)
         axes.margins(x=0.02)
@@ -124,6 +129,7 @@ def axes_of(
 
 def _given(ax: Given, n: int) -> AxesArray:
     """Return the axes that a caller gave."""
+    # of objects, else numpy would look into them for numbers
     given = np.asarray(ax, dtype=object)
     for one in given.flat:
         if not isinstance(one, pyplot().Axes):
@@ -131,6 +137,7 @@ def _given(ax: Given, n: int) -> AxesArray:
                 "ax must be a matplotlib Axes or an array of them; got "
                 f"{type(one).__name__}. Pass the second of what plt.subplots() returns."
             )
+        # pandas counts periods by their ordinals, and leaves their frequency here
         if getattr(one, "freq", None) is not None:
             raise ValueError(
                 "ax must count time as matplotlib does; got one on which pandas has "
@@ -146,11 +153,13 @@ def _given(ax: Given, n: int) -> AxesArray:
 
 def add_legend(axes: AxesArray, is_new: bool) -> None:
     """Add a legend of two things or more, below a new figure, else in an axes."""
+    # the first of each label: axes show the same things
     drawn: dict[str, Artist] = {}
     for one in axes.ravel():
         handles, labels = one.get_legend_handles_labels()
         for label, handle in zip(labels, handles, strict=True):
             drawn.setdefault(label, handle)
+    # a single thing is named by the labels of its axes
     if len(drawn) < 2:
         return
     handles, labels = list(drawn.values()), list(drawn)
@@ -159,16 +168,21 @@ def add_legend(axes: AxesArray, is_new: bool) -> None:
         first.legend(handles, labels, framealpha=0.7, edgecolor="none")
         return
     figure = first.figure
-    # as few rows as hold all entries, which then are spread evenly over them
+    # as few lines as hold all entries, which then are spread evenly over them
     width = _ENTRY + _LETTER * max(map(len, labels))
-    n_rows = math.ceil(len(labels) * width / (_INCH * figure.get_figwidth()))
-    n_columns = math.ceil(len(labels) / n_rows)
-    where = "outside lower center"
-    figure.legend(handles, labels, loc=where, ncols=n_columns, frameon=False)
+    n_lines = math.ceil(len(labels) * width / (_INCH * figure.get_figwidth()))
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=math.ceil(len(labels) / n_lines),
+        frameon=False,
+    )
 
 
 def points(axes: Axes, x: Array, values: Array, label: str, filled: bool) -> None:
     """Draw dots, with a thin line between those that are near, or rings."""
+    # so that the area that all dots cover stays the same: it grows as n size^2
     size = float(np.clip(_DOT / math.sqrt(len(x)), 1.5, 4.0))
     if filled:
         (drawn,) = axes.plot(x, values, label=label, color=PALE)
@@ -182,8 +196,11 @@ def points(axes: Axes, x: Array, values: Array, label: str, filled: bool) -> Non
 def line(axes: Axes, x: ArrayLike, values: Array, style: Style, label: str) -> None:
     """Draw a line; single points have markers, and all where they are few."""
     known = np.isfinite(values).ravel()
-    shown = np.flatnonzero(known if known.sum() <= _FEW else _alone(known)).tolist()
-    (drawn,) = axes.plot(x, values, linewidth=1.6, markersize=4, label=label, **style)
+    # a line through one point has no length
+    is_shown = known if known.sum() <= _FEW else _alone(known)
+    shown = np.flatnonzero(is_shown).tolist()
+    (drawn,) = axes.plot(x, values, label=label, **style)
+    drawn.set(linewidth=1.6, markersize=4)
     drawn.set(markevery=shown, marker=style["marker"] if shown else "")
 
 
@@ -197,10 +214,12 @@ def band(
 ) -> None:
     """Fill between bounds, (point, 2); at single points draw a bar."""
     low, high = np.transpose(bounds)
-    filled = axes.fill_between(x, low, high, facecolor=fill, zorder=1, label=label)
-    filled.set(linewidth=0.0)
+    # below the lines, which have an order of 2
+    filled = axes.fill_between(x, low, high, label=label)
+    filled.set(facecolor=fill, linewidth=0.0, zorder=1)
     if edge is not None:
         filled.set(linewidth=0.8, **edge)
+    # between bounds at one place there is no area
     bar = _alone(np.isfinite(low))
     if bar.any():
         axes.vlines(x[bar], low[bar], high[bar], [fill], linewidth=5, zorder=1)
@@ -208,5 +227,6 @@ def band(
 
 def _alone(known: Flags) -> Flags:
     """Return which known points have no neighbour."""
+    # neighbours before and after, as the same array one place on and one back
     padded = np.pad(known, 1)
     return known & ~padded[:-2] & ~padded[2:]

@@ -19,7 +19,15 @@ from sklode.plotting import canvas
 from sklode.plotting.series import Panels
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from sktime.forecasting.base import BaseForecaster
+
+    from sklode.structural.answers import Curve
+
+_BLUE, _ORANGE = canvas.styles_of(range(2))
+# above the dots, which have an order of 2
+_FUTURE: canvas.Style = {**_BLUE, "zorder": 2.5}
+_PAST: canvas.Style = {**_ORANGE, "zorder": 2.5, "linestyle": "-"}
 
 _N_PLACES = 1000  # of a line between first and last stamp, beside the stamps
 # observations so many times the distance of the first and last decile beyond these are
@@ -79,13 +87,8 @@ def plot_components(
         kind="that has a structural model",
     )
     history = forecaster._history
-    keys, names = list(history.observations.keys), history.channels
-    key = keys[0] if series is None else series
-    key = key if isinstance(key, tuple) else (key,)  # of a panel of one level
-    channel = names[0] if channel is None else channel
-    canvas.check_held(keys, [key], "what fit has seen")
-    canvas.check_held(names, [channel], "y in fit")
-    number = keys.index(key)
+    number, channel = _place(history, series, channel)
+    place = history.channels.index(channel)
     ahead = None
     if fh is not None:
         X = forecaster._check_X(X)
@@ -94,66 +97,130 @@ def plot_components(
         ahead = asked.index
     rows = _rows_of(history, number, ahead)
     found = forecaster._parts(rows, X)[channel]
-    curves = forecaster._answers.curves(names.index(channel), number)
+    curves = forecaster._answers.curves(place, number)
     # in one axes over time: each has one over its own column
     if used := [curve.part for curve in curves]:
         found = found.drop(columns=used).assign(X=found[used].sum(axis=1))
     found = found.set_axis(rows.get_level_values(-1))
-    y = history.frame()[channel]
-    y = (y.xs(key, level=list(range(len(key)))) if key else y).dropna()
-    link = forecaster._answers.link(names.index(channel), number)
+    y = _observed(history, number, channel)
+    link = forecaster._answers.link(place, number)
     level, points = _tables(y, found, link)
+    is_usual = _is_usual(y)
+    panels = _over_time(level, points, is_usual, fh is not None, ax)
+    axes = panels.draw(n_more=len(curves))
+    for curve, one in zip(curves, axes.ravel()[level.shape[1] :], strict=True):
+        _draw_curve(one, curve)
+    trend = points.loc[is_usual, "trend"]
+    # most axes show parts behind the link: what is little is judged there
+    if not link.is_identity:
+        trend = link.of(trend.dropna())
+    _flatten(axes, _LEAST_HEIGHT * (trend.max() - trend.min()))
+    canvas.add_legend(axes, is_new=ax is None)
+    return axes
+
+
+def _place(
+    history: History, series: Hashable, channel: Hashable
+) -> tuple[int, Hashable]:
+    """Return the number of a series and the name of a channel; by default the first."""
+    keys, names = list(history.observations.keys), history.channels
+    key = keys[0] if series is None else series
+    key = key if isinstance(key, tuple) else (key,)  # of a panel of one level
+    channel = names[0] if channel is None else channel
+    canvas.check_held(keys, [key], "what fit has seen")
+    canvas.check_held(names, [channel], "y in fit")
+    return keys.index(key), channel
+
+
+def _observed(history: History, number: int, channel: Hashable) -> pd.Series:
+    """Return the known values of a channel in a series, by stamp."""
+    y, key = history.frame()[channel], history.observations.keys[number]
+    if key:
+        y = y.xs(key, level=list(range(len(key))))
+    return y.dropna()
+
+
+def _is_usual(y: pd.Series) -> pd.Series:
+    """Return which observations are not far outside."""
     low, high = y.quantile([0.1, 0.9])
     reach = _FAR * (high - low) or np.inf  # of mostly equal values none is far
-    is_usual = y.between(low - reach, high + reach)
-    usual = points[is_usual]
+    return y.between(low - reach, high + reach)
+
+
+def _over_time(
+    level: pd.DataFrame,
+    points: pd.DataFrame,
+    is_usual: pd.Series,
+    is_ahead: bool,
+    ax: canvas.Given,
+) -> Panels:
+    """Return the picture of what lies over time, with a forecast if it ``is_ahead``."""
+    end, usual = points.index[-1], points[is_usual]
+    # the others at the highest or lowest place that a usual one has
     edges = points[~is_usual].clip(usual.min(), usual.max(), axis=1)
-    future_style, past_style = canvas.styles_of(["forecast", "level"])
-    # above the dots, which have an order of 2
-    future: canvas.Style = {**future_style, "zorder": 2.5}
-    past: canvas.Style = {**past_style, "zorder": 2.5, "linestyle": "-"}
-    seen = level.loc[: y.index[-1]]
+    seen = level.loc[:end]
     panels = Panels(seen, ax)
-    panels.add(seen, "y", partial(canvas.line, style=past, label="level"))
-    panels.add(usual, "y", partial(canvas.points, label="observed", filled=True))
-    panels.add(edges, "y", partial(canvas.points, label="far outside", filled=False))
-    later = level.loc[y.index[-1] :]
-    if fh is not None and len(later) > 1:
-        panels.add(later, "y", partial(canvas.line, style=future, label="forecast"))
-    axes = panels.draw(n_more=len(curves))
-    fill = (future["color"], 0.25)
-    for curve, one in zip(curves, axes.ravel()[level.shape[1] :], strict=True):
-        canvas.band(one, curve.values, curve.bounds, fill, "90 % interval of an effect")
-        canvas.line(one, curve.values, curve.effect[:, None], future, "effect")
-        if curve.levels:
-            one.set_xticks(range(len(curve.levels)), curve.levels)
-        late = f", if it stays so (memory {curve.memory})" if curve.memory else ""
-        late = f", {curve.delay} before" if curve.delay else late
-        one.set(xlabel=f"{curve.column}{late}", ylabel=f"effect of\n{curve.part}")
-    drawn = usual["trend"]
-    if not link.is_identity:
-        drawn = link.of(drawn.dropna())
-    least = _LEAST_HEIGHT * (drawn.max() - drawn.min())
-    for one in axes.ravel():  # what hardly varies looks so
+    dots = canvas.points
+    past = partial(canvas.line, style=_PAST)
+    panels.add(seen, name="y", draw=past, label="level")
+    panels.add(usual, name="y", draw=dots, label="observed", filled=True)
+    panels.add(edges, name="y", draw=dots, label="far outside", filled=False)
+    # from the last observation on, so that the line goes on where the level ends
+    later = level.loc[end:]
+    if is_ahead and len(later) > 1:
+        future = partial(canvas.line, style=_FUTURE)
+        panels.add(later, name="y", draw=future, label="forecast")
+    return panels
+
+
+def _draw_curve(axes: Axes, curve: Curve) -> None:
+    """Draw the effect of a column over its values."""
+    fill = (_FUTURE["color"], 0.25)
+    canvas.band(
+        axes,
+        x=curve.values,
+        bounds=curve.bounds,
+        fill=fill,
+        label="90 % interval of an effect",
+    )
+    canvas.line(
+        axes,
+        x=curve.values,
+        values=curve.effect[:, None],
+        style=_FUTURE,
+        label="effect",
+    )
+    # a category's levels stand at whole numbers
+    if curve.levels:
+        axes.set_xticks(range(len(curve.levels)), curve.levels)
+    late = f", if it stays so (memory {curve.memory})" if curve.memory else ""
+    late = f", {curve.delay} before" if curve.delay else late
+    axes.set(xlabel=f"{curve.column}{late}", ylabel=f"effect of\n{curve.part}")
+
+
+def _flatten(axes: canvas.AxesArray, least: float) -> None:
+    """Give all axes a height, so that what hardly varies looks so."""
+    for one in axes.ravel():
         low, high = one.get_ylim()
         short = max(least - (high - low), 0.0) / 2
         one.set_ylim(low - short, high + short)
-    canvas.add_legend(axes, is_new=ax is None)
-    return axes
 
 
 def _tables(
     y: pd.Series, found: pd.DataFrame, link: Link
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what is drawn of each component, and what of the observations."""
+    # what a model does not have is 0 at all stamps
     is_used = (found != 0).any()
     trend = link.inverse(found["trend"])
     left = link.of(y) - found["signal"].reindex(y.index)
-    if link.is_logarithm:  # what is added to a logarithm are factors
+    # exp(a + b) = exp(a) exp(b): what is added to a logarithm are factors
+    if link.is_logarithm:
         found, left = np.exp(found), np.exp(left)
     found = found.assign(trend=trend)
-    parts = [part for part in found if part not in ("signal", "deviation", "X")]
-    parts += [part for part in ("deviation", "X") if is_used.get(part, False)]
+    last = ("deviation", "X")
+    parts = [part for part in found if part not in ("signal", *last)]
+    parts += [part for part in last if is_used.get(part, False)]
     parts.append("remainder")
     points = pd.DataFrame({"trend": y, "remainder": left})
     unit = "factor" if link.is_logarithm else link.name
@@ -175,6 +242,7 @@ def _rows_of(history: History, number: int, ahead: pd.Index | None) -> pd.Index:
     if ahead is not None:
         own, asked = history.rows.locate(ahead)
         ticks = np.append(ticks, asked[own == number])
+    # the effect of X is known at the rows of X alone
     if not history.controls:
         between = np.linspace(ticks.min(), ticks.max(), _N_PLACES)
         ticks = np.append(ticks, between.round().astype(np.int64))

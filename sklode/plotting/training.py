@@ -20,6 +20,12 @@ _HISTORY = {
     "kl": (1, "KL divergence"),
     "grad_norm": (2, "gradient norm"),
 }
+# of each axes
+_UNITS = (
+    "loss per observed value",
+    "nats per observed value",
+    "norm before clipping",
+)
 
 
 def plot_history(
@@ -62,21 +68,23 @@ def plot_history(
     sheet = canvas.axes_of(ax, shape=(3,), size=(3.8, 3.6), n_columns=3)
     norms = sheet[2]
     epochs = history.index.to_numpy()
-    styles = canvas.styles_of(_HISTORY)
-    for (column, (place, label)), style in zip(_HISTORY.items(), styles, strict=True):
+    styles = iter(canvas.styles_of(_HISTORY))
+    for column, (place, label) in _HISTORY.items():
+        style = next(styles)
         values = history[column].to_numpy(dtype=float)
+        # without a held-out part there is no validation loss, and no entry of it
         if np.isfinite(values).any():
-            canvas.line(sheet.ravel()[place], epochs, values, style, label)
+            axes = sheet.ravel()[place]
+            canvas.line(axes, x=epochs, values=values, style=style, label=label)
     restored = epochs[history["restored_epoch"].to_numpy() > 0]
-    names = "loss per observed value", "nats per observed value", "norm before clipping"
-    for axes, name in zip(sheet, names, strict=True):
-        axes.set(xlabel="epoch", ylabel=name)
+    for axes, unit in zip(sheet, _UNITS, strict=True):
+        axes.set(xlabel="epoch", ylabel=unit)
         axes.xaxis.get_major_locator().set_params(integer=True)
         best = forecaster.best_epoch_
         label = f"best epoch, {best}"
         axes.axvline(best, label=label, color=canvas.GUIDE, lw=1.2, ls=":")
         if len(restored):
-            # heights in shares of the axes: just above its lower edge
+            # x in epochs, y in shares of the axes: just above its lower edge
             axes.plot(
                 restored,
                 np.full(len(restored), 0.03),
@@ -85,6 +93,7 @@ def plot_history(
                 label="diverged, restored",
             )
     norms.margins(y=0.15)
+    # norms fall by powers of ten, but a logarithm has no place for zeros alone
     if (history["grad_norm"] > 0).any():
         norms.set_yscale("log")
     if threshold is not None:
