@@ -12,13 +12,11 @@ import numpy as np
 import pandas as pd
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
-from sklode.data.arrays import Array, Flags
+from sklode.data.arrays import Array, Flags, Frame, Numbers
 from sklode.data.checks import check_count, check_index, check_probabilities
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.ticks import (
-    series_of,
-)
+from sklode.data.ticks import series_of
 from sklode.model_selection.scores import energy_score, quantile_crps
 from sklode.model_selection.simple import (
     hours_of_week,
@@ -26,7 +24,12 @@ from sklode.model_selection.simple import (
     simple_forecasts,
 )
 
-_LEVELS, _PATHS = np.arange(0.025, 1, 0.05), 200  # that scores are told by
+# Levels of the quantiles that a CRPS is told by: the middles of
+# twenty equal parts of [0, 1].
+_LEVELS = np.arange(0.025, 1, 0.05)
+
+# Paths that an energy score is told by: its mean is the same for any number.
+_N_PATHS = 200
 
 
 def backtest(
@@ -101,7 +104,15 @@ def backtest(
     >>> bool(errors["forecaster"] < errors["seasonal naive"])
     True
     """
-    return tested(forecaster, y, X, horizon, origins, coverage, is_scored=True)
+    return tested(
+        forecaster,
+        y,
+        X,
+        horizon=horizon,
+        origins=origins,
+        coverage=coverage,
+        is_scored=True,
+    )
 
 
 def tested(
@@ -118,6 +129,62 @@ def tested(
     Unless it ``is_scored`` "CRPS" and "energy" are NaN: distributions and paths take
     about as long as a fit of `StructuralForecaster`.
     """
+    _check_kinds(forecaster, y)
+    check_probabilities("coverage", [coverage])
+    check_count("origins", origins)
+    if getattr(forecaster, "clean", False):  # as its own fit would be
+        y = _cleaned(y)
+    y = y.dropna(how="all")
+    series, _ = series_of(y.index)
+    lengths = np.bincount(series, minlength=1)
+    if horizon is None:
+        # of the usual series all origins ask for half of the rows
+        half = int(np.median(lengths)) // (2 * origins)
+        horizon = min(max(half, 1), 100)
+    check_count("horizon", horizon)
+    first = _fold(y, series, origins * horizon, horizon)
+    if not len(first.seen):
+        raise ValueError(
+            "y must have as many rows before the first origin as are forecast from "
+            f"it, and two at least; got {lengths.max()} rows for {origins} "
+            f"origins of {horizon} rows each. Ask for fewer."
+        )
+    # those that the first origin allows serve all, as means are over all origins
+    rows = Observations.from_frame(pd.DataFrame(first.seen))
+    seasons, of_week = seasons_of(rows), hours_of_week(rows)
+    found: dict[Any, dict[str, float]] = {}
+    for number in range(origins):
+        fold = _fold(y, series, (origins - number) * horizon, horizon)
+        start = time.perf_counter()
+        own = _forecast(
+            forecaster,
+            fold,
+            X,
+            coverage=coverage,
+            is_scored=is_scored,
+        )
+        seconds = time.perf_counter() - start
+        rows = Observations.from_frame(pd.DataFrame(fold.seen))
+        stamps = fold.asked.index
+        simple, scale = simple_forecasts(rows, stamps, seasons, of_week)
+        answers = {name: _Answer(points) for name, points in simple.items()}
+        truth = pd.DataFrame(fold.asked).to_numpy(float, na_value=np.nan)
+        # of a panel, whose series end at stamps of their own, its number
+        origin = number + 1 if y.index.nlevels > 1 else fold.seen.index[-1]
+        for method, answer in ({"forecaster": own} | answers).items():
+            scores = answer.scores(truth, scale, fold.is_first)
+            found[origin, method] = scores
+        found[origin, "forecaster"]["seconds"] = seconds
+    index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
+    results = pd.DataFrame(list(found.values()), index)
+    # simple methods take no time that counts
+    results = results.fillna({"seconds": 0.0})
+    results.attrs |= {"coverage": float(coverage), "seasons": seasons}
+    return results
+
+
+def _check_kinds(forecaster: object, y: object) -> None:
+    """Check that a forecaster comes first, then a table."""
     is_table = isinstance(y, pd.Series | pd.DataFrame)
     if not (isinstance(forecaster, BaseForecaster) and is_table):
         raise TypeError(
@@ -125,75 +192,72 @@ def tested(
             f"{type(forecaster).__name__} and {type(y).__name__}. Use for example "
             "backtest(StructuralForecaster(), y)."
         )
-    check_probabilities("coverage", [coverage])
-    check_count("origins", origins)
-    if getattr(forecaster, "clean", False):  # as its own fit would be
-        check_index(y.index)
-        left = History.of(pd.DataFrame(y), None).frame().reindex(y.index)
-        y = left if isinstance(y, pd.DataFrame) else left.iloc[:, 0].rename(y.name)
-    y = y.dropna(how="all")
-    series, _ = series_of(y.index)
+
+
+def _cleaned(y: Frame) -> Frame:
+    """Return y without what a broken sensor wrote."""
+    check_index(y.index)
+    # a history is in order of its series and times, y as the caller has it
+    frame = History.of(pd.DataFrame(y), None).frame().reindex(y.index)
+    if isinstance(y, pd.DataFrame):
+        return frame
+    return frame.iloc[:, 0].rename(y.name)
+
+
+class _Fold(NamedTuple):
+    """What an origin divides: rows before it, and those that it asks for."""
+
+    seen: Frame
+    asked: Frame
+    is_first: Flags  # (row,), of those asked for: the first of each series
+
+
+def _fold(y: Frame, series: Numbers, end: int, horizon: int) -> _Fold:
+    """Return the rows of series around the origin ``end`` rows before their end."""
+    # of each row, how many of its series come after
     after = pd.Series(series).groupby(series).cumcount(ascending=False).to_numpy()
-    lengths = np.bincount(series, minlength=1)
-    if horizon is None:
-        horizon = min(max(int(np.median(lengths)) // (2 * origins), 1), 100)
-    check_count("horizon", horizon)
-    found: dict[Any, dict[str, float]] = {}
-    for number, end in enumerate(range(origins * horizon, 0, -horizon), 1):
-        is_long = (lengths - end >= max(horizon, 2))[series]
-        if not is_long.any():
-            raise ValueError(
-                "y must have as many rows before the first origin as are forecast from "
-                f"it, and two at least; got {lengths.max()} rows for {origins} "
-                f"origins of {horizon} rows each. Ask for fewer."
-            )
-        seen = y[is_long & (after >= end)]
-        is_asked = is_long & (after < end) & (after >= end - horizon)
-        asked, is_first = y[is_asked], after[is_asked] == end - 1
-        origin = number if y.index.nlevels > 1 else seen.index[-1]
-        start = time.perf_counter()
-        own = _forecast(forecaster, seen, asked.index, X, coverage, is_scored)
-        seconds = time.perf_counter() - start
-        rows = Observations.from_frame(pd.DataFrame(seen))
-        if not found:  # means are over all origins
-            seasons, of_week = seasons_of(rows), hours_of_week(rows)
-        simple, scale = simple_forecasts(rows, asked.index, seasons, of_week)
-        truth = pd.DataFrame(asked).to_numpy(float, na_value=np.nan)
-        answers = {"forecaster": own} | {k: _Answer(x) for k, x in simple.items()}
-        for method, answer in answers.items():
-            found[origin, method] = answer.scores(truth, scale, is_first)
-        found[origin, "forecaster"]["seconds"] = seconds
-    index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
-    results = pd.DataFrame(list(found.values()), index).fillna({"seconds": 0.0})
-    results.attrs |= {"coverage": float(coverage), "seasons": seasons}
-    return results
+    n_before = np.bincount(series, minlength=1) - end
+    is_long = (n_before >= max(horizon, 2))[series]
+    is_asked = is_long & (after < end) & (after >= end - horizon)
+    return _Fold(
+        seen=y[is_long & (after >= end)],
+        asked=y[is_asked],
+        is_first=after[is_asked] == end - 1,
+    )
 
 
 def _forecast(
     forecaster: BaseForecaster,
-    y: Any,
-    index: pd.Index,
-    X: Any,
+    fold: _Fold,
+    X: pd.DataFrame | None,
     coverage: float,
     is_scored: bool,
 ) -> _Answer:
     """Return forecasts of a clone and, where it has them, distributions."""
+    index = fold.asked.index
     is_panel = index.nlevels > 1
+    # of a panel sktime takes no stamps in fit, and in predict rows as they are
     fh = index if is_panel else ForecastingHorizon(index, is_relative=False)
-    seen, ahead = (None, None) if X is None else (X.loc[y.index], X.loc[index])
-    fitted = forecaster.clone().fit(y, seen, fh=None if is_panel else fh)
+    seen, ahead = None, None
+    if X is not None:
+        seen, ahead = X.loc[fold.seen.index], X.loc[index]
+    fh_of_fit = None if is_panel else fh
+    fitted = forecaster.clone().fit(fold.seen, seen, fh=fh_of_fit)
     pred = pd.DataFrame(fitted.predict(fh, ahead)).to_numpy()
     if not fitted.get_tag("capability:pred_int"):
         return _Answer(pred)
+    # sktime's columns are (channel, coverage, bound) and (channel, level)
     shape = *pred.shape, -1
     bounds = fitted.predict_interval(fh, ahead, coverage=coverage).to_numpy()
     answer = _Answer(pred, bounds=bounds.reshape(shape))
     if is_scored:
-        quantiles = fitted.predict_quantiles(fh, ahead, alpha=[*_LEVELS]).to_numpy()
+        levels = list(_LEVELS)
+        quantiles = fitted.predict_quantiles(fh, ahead, alpha=levels).to_numpy()
         answer = answer._replace(quantiles=quantiles.reshape(shape))
     if is_scored and hasattr(fitted, "sample"):
-        paths = fitted.sample(fh, n_samples=_PATHS, X=ahead).to_numpy()
-        answer = answer._replace(paths=paths.reshape(_PATHS, *pred.shape))
+        # its rows are (path, row), the paths one after the other
+        paths = fitted.sample(fh, n_samples=_N_PATHS, X=ahead).to_numpy()
+        answer = answer._replace(paths=paths.reshape(_N_PATHS, *pred.shape))
     return answer
 
 
@@ -205,29 +269,44 @@ class _Answer(NamedTuple):
     quantiles: Array | None = None  # (row, channel, level), of `_LEVELS`
     paths: Array | None = None  # (path, row, channel)
 
-    def scores(self, truth: Array, scale: Array, is_first: Flags) -> dict[str, float]:
+    def scores(
+        self,
+        truth: Array,
+        scale: Array,
+        is_first: Flags,
+    ) -> dict[str, float]:
         """Return errors over all observed values of the truth, (row, channel).
 
         Rows are the first after an origin where ``is_first``, (row,).
         """
         known = ~np.isnan(truth)
-        first = (np.abs(truth - self.points) / scale)[is_first]
+        away = np.abs(truth - self.points) / scale
+        firsts = away[is_first]
+        firsts = firsts[~np.isnan(firsts)]
+        error = away[known]
+        mae, rmse = error.mean(), np.sqrt((error**2).mean())
+        # of a point x the CRPS is |x - y|, and the energy score the length of x - y,
+        # which over the root of its size is an RMSE
+        is_point = self.bounds is None
+        found = {
+            "MAE": mae,
+            "first": firsts.mean() if len(firsts) else np.nan,
+            "RMSE": rmse,
+            "CRPS": mae if is_point else np.nan,
+            "energy": rmse if is_point else np.nan,
+            "coverage": np.nan,
+        }
         truth, scale = truth[known], scale[known]
-        error = np.abs(truth - self.points[known]) / scale
-        rmse = np.sqrt((error**2).mean())
-        some = first[~np.isnan(first)]
-        found = {"MAE": error.mean(), "first": some.mean() if len(some) else np.nan}
-        found |= {"RMSE": rmse, "CRPS": error.mean()}
-        found |= {"energy": rmse, "coverage": np.nan}
         if self.bounds is not None:
             low, high = self.bounds[known].T
-            found["coverage"] = ((low <= truth) & (truth <= high)).mean()
-            found |= {"CRPS": np.nan, "energy": np.nan}
+            is_inside = (low <= truth) & (truth <= high)
+            found["coverage"] = is_inside.mean()
+        # both scores of c x and c y are c times those of x and y
+        truth = truth / scale
         if self.quantiles is not None:
             quantiles = self.quantiles[known] / scale[:, None]
-            each = quantile_crps(truth / scale, quantiles, _LEVELS)
-            found["CRPS"] = each.mean()
+            found["CRPS"] = quantile_crps(truth, quantiles, _LEVELS).mean()
         if self.paths is not None:
             paths = self.paths[:, known] / scale
-            found["energy"] = energy_score(truth / scale, paths) / np.sqrt(len(truth))
+            found["energy"] = energy_score(truth, paths) / np.sqrt(len(truth))
         return found

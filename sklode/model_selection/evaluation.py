@@ -102,13 +102,21 @@ class AlignedMetric(BaseForecastingErrorMetric):
                 f"metric must be one of sktime's forecasting metrics; got {metric!r}. "
                 "Use for example AlignedMetric(MeanAbsoluteError())."
             )
+        # under the metric's own name, as columns of sktime's results have it
         self.name = metric.name
         # quantiles or coverages that the metric asks for; None: it asks for none
         self.alpha = getattr(metric, "alpha", None)
         self.coverage = getattr(metric, "coverage", None)
         super().__init__(metric.multioutput, metric.multilevel, metric.by_index)
-        tags = "scitype:y_pred", "requires-y-train", "requires-y-pred-benchmark"
-        self.clone_tags(metric, [*tags, "capability:multivariate", "lower_is_better"])
+        # what sktime asks of a metric before it calls it
+        tags = [
+            "scitype:y_pred",
+            "requires-y-train",
+            "requires-y-pred-benchmark",
+            "capability:multivariate",
+            "lower_is_better",
+        ]
+        self.clone_tags(metric, tags)
 
     def __call__(self, y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
         """Return the metric at the rows of ``y_true``, as the metric returns it."""
@@ -123,18 +131,23 @@ class AlignedMetric(BaseForecastingErrorMetric):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return settings that sktime's checks run with."""
-        kinds = MeanAbsoluteError, MeanAbsoluteScaledError
-        return [{"metric": kind()} for kind in kinds]
+        # the second needs y_train as well
+        return [
+            {"metric": MeanAbsoluteError()},
+            {"metric": MeanAbsoluteScaledError()},
+        ]
 
 
 def _aligned(y_true: Any, y_pred: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return a metric's arguments with the forecasts at the rows of ``y_true``."""
     aligned = {**kwargs, "y_true": y_true, "y_pred": y_pred}
+    # arrays have no labels: they come in the order of the truth
     wanted = getattr(y_true, "index", None)
     for name in ("y_pred", "y_pred_benchmark"):
         asked = getattr(aligned.get(name), "index", None)
         if not (isinstance(wanted, pd.Index) and isinstance(asked, pd.Index)):
             continue
+        # the place of each label; -1 of one that is not there
         rows = asked.get_indexer(wanted)
         if (rows < 0).any():
             raise ValueError(

@@ -35,6 +35,8 @@ def quantile_crps(truth: Array, quantiles: Array, alpha: Array) -> Array:
     T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
     estimation", Journal of the American Statistical Association 2007.
     """
+    # with u = y - q the integrand is alpha u if u > 0, else (alpha - 1) u: it is the
+    # larger of both, which differ by u; the integral is a mean over middles of parts
     above = truth[:, None] - quantiles
     return 2 * np.maximum(alpha * above, (alpha - 1) * above).mean(axis=1)
 
@@ -63,5 +65,7 @@ def energy_score(truth: Array, paths: Array) -> float:
     T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
     estimation", Journal of the American Statistical Association 2007.
     """
+    # pdist has each pair of different paths once: a mean of x with itself, which is 0,
+    # would make the second term too small
     away = np.linalg.norm(paths - truth, axis=1).mean()
     return float(away - pdist(paths).mean() / 2)
