@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from sklode.structural.channel_rows import ChannelRows
     from sklode.structural.filtering import FilteredChannel
 
-_KINDS = ("spike", "step", "slope", "sensor")
-_SPIKE, _SENSOR = 1, 4  # labels: places in the kinds, from 1 on
+# By label: sktime keeps 0 for rows at which nothing happened.
+_KINDS = {1: "spike", 2: "step", 3: "slope", 4: "sensor"}
+_SPIKE, _SENSOR = 1, 4
 
 
 class _Event(NamedTuple):
@@ -112,10 +113,12 @@ class StructuralDetector(BaseDetector):
         labels = np.zeros(len(X), np.int64)
         # of several in a row the last one written stays, which has the largest score
         events = self.predict(X).sort_values("score")
+        # of several events at a row the last one written stays: the largest
         labels[events["ilocs"]] = events["labels"]
         return pd.DataFrame({"labels": labels})
 
     def _predict_points(self, X: pd.DataFrame) -> pd.DataFrame:
+        # a row may have several events, of one column or of more
         return self._predict(X)[["ilocs"]].drop_duplicates()
 
     def _predict_scores(self, X: pd.DataFrame) -> pd.DataFrame:
@@ -124,6 +127,7 @@ class StructuralDetector(BaseDetector):
     def _transform_scores(self, X: pd.DataFrame) -> pd.DataFrame:
         events = self._predict(X)
         scores = np.zeros(len(X))
+        # unlike an assignment it takes every event of a row into account
         np.maximum.at(scores, events["ilocs"].to_numpy(int), events["score"])
         return pd.DataFrame({"score": scores}, X.index)
 
@@ -131,17 +135,20 @@ class StructuralDetector(BaseDetector):
         """Return the events of one column."""
         forecaster = self.forecaster or StructuralForecaster()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a sensor wrote is in the table
+            # what a sensor wrote is told by the table that is returned
+            warnings.simplefilter("ignore")
             first = forecaster.clone().fit(y)
-        wrong = np.zeros(len(y), bool)
+        is_wrong = np.zeros(len(y), bool)
         if first._history.left_out is not None:
-            wrong = first._history.left_out[:, 0]
-        events = self._shocks(forecaster, first, y.where(~wrong[:, None]))
-        if wrong.any():
-            events += _left_out(first, y, wrong)
+            is_wrong = first._history.left_out[:, 0]
+        rest = y.where(~is_wrong[:, None])
+        events = self._shocks(forecaster, first, rest)
+        if is_wrong.any():
+            events += _left_out(first, y, is_wrong)
         frame = pd.DataFrame(events, columns=_Event._fields)
+        # without an event pandas would take all columns for objects
         frame = frame.astype({"ilocs": int, "labels": int})
-        frame.insert(2, "kind", [_KINDS[k - 1] for k in frame["labels"]])
+        frame.insert(2, "kind", [_KINDS[label] for label in frame["labels"]])
         frame.insert(3, "time", y.index[frame["ilocs"].to_numpy()])
         frame.insert(4, "column", y.columns[0])
         return frame
@@ -156,24 +163,30 @@ class StructuralDetector(BaseDetector):
         known = y.dropna()
         heaviest, _ = _group(first).heaviest
         # sizes are of what y is linked to, which stays the same
-        linked = heaviest.form.linked and not heaviest.link.past
-        prototype = forecaster.clone().set_params(clean=False, logarithm=linked)
-        if heaviest.form.linked and not linked:
+        is_linked = heaviest.form.linked and not heaviest.link.past
+        prototype = forecaster.clone().set_params(
+            clean=False,
+            logarithm=is_linked,
+        )
+        # where a logarithm has zeros y itself is judged, by another model than first
+        if heaviest.form.linked and not is_linked:
             first = prototype.clone().fit(known)
         table = _group(first).table
 
         def fit(rows: ChannelRows) -> FilteredChannel:
+            # of all rows the model is fitted already
             if rows is table:
                 return _group(first)
             values = pd.DataFrame(rows.values, known.index, known.columns)
             return _group(prototype.clone().fit(values))
 
+        # shocks are numbered by known rows, events by all
         place = np.flatnonzero(y.notna().to_numpy()[:, 0])
         found, candidate = shocks.find_shocks(table, fit)
         return [
             _Event(
                 ilocs=int(place[one.row]),
-                labels=one.kind + 1,
+                labels=one.kind + 1,  # spike, step, slope: 0, 1, 2 there
                 size=shocks.size_of(candidate, table, one),
                 score=one.score,
             )
@@ -195,21 +208,26 @@ def _group(forecaster: StructuralForecaster) -> FilteredChannel:
 
 
 def _left_out(
-    forecaster: StructuralForecaster, y: pd.DataFrame, wrong: Flags
+    forecaster: StructuralForecaster,
+    y: pd.DataFrame,
+    is_wrong: Flags,
 ) -> list[_Event]:
     """Return what a sensor wrote: lone values are spikes."""
-    values = y.to_numpy(np.float64)[wrong, 0]
-    index = y.index[wrong]
-    apart = values - np.asarray(forecaster.predict_at(index)).ravel()
-    spread = np.sqrt(forecaster.predict_var(fh=at(index)).to_numpy()[:, 0])
+    values = y.to_numpy(np.float64)[is_wrong, 0]
+    index = y.index[is_wrong]
+    sizes = values - np.asarray(forecaster.predict_at(index)).ravel()
+    # deviations of an observation at the same stamps, with its noise
+    variances = forecaster.predict_var(fh=at(index)).to_numpy()[:, 0]
+    scores = np.abs(sizes) / np.sqrt(variances)
+    # a broken sensor repeats itself: it writes its mark, or is stuck
+    _, number, counts = np.unique(values, return_inverse=True, return_counts=True)
+    is_lone = counts[number] == 1
     return [
         _Event(
-            ilocs=int(row),
-            labels=_SPIKE if (values == value).sum() == 1 else _SENSOR,
-            size=size,
-            score=abs(size) / width,
+            ilocs=int(place),
+            labels=_SPIKE if is_lone[k] else _SENSOR,
+            size=sizes[k],
+            score=scores[k],
         )
-        for row, value, size, width in zip(
-            np.flatnonzero(wrong), values, apart, spread, strict=True
-        )
+        for k, place in enumerate(np.flatnonzero(is_wrong))
     ]

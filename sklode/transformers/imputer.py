@@ -73,13 +73,15 @@ class StructuralImputer(BaseTransformer):
         missing = X.isna()
         if not missing.to_numpy().any():
             return X
-        # keeps the hyperparameters of fit, for it was pretrained with them
+        # a clone of what was pretrained keeps the hyperparameters that fit has found
         forecaster = self.forecaster_.clone().fit(X)
+        # any stamps may be asked for, those that were fitted as well
         rows = X.index[missing.any(axis=1)]
         if self.method == "mean":
             found = pd.DataFrame(forecaster.predict_at(rows))
         else:
             found = forecaster.sample(at(rows), n_samples=1).droplevel("sample")
+        # whole numbers could not hold what is expected
         filled = X.astype(np.float64)
         values = found.set_axis(X.columns, axis=1).reindex(X.index)
         return filled.where(~missing, values)

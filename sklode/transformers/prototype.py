@@ -10,6 +10,7 @@ from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.forecasters.structural import StructuralForecaster
 
+# Of the transformers.
 TAGS: dict[str, object] = {
     "authors": ["the sklode developers"],
     "maintainers": ["the sklode developers"],
@@ -22,9 +23,9 @@ TAGS: dict[str, object] = {
     "capability:missing_values": True,
     "capability:missing_values:removes": True,
     "capability:inverse_transform": False,
-    "skip-inverse-transform": True,  # a forecast stays as it is
+    # in a pipeline a forecast stays as it is
+    "skip-inverse-transform": True,
 }
-"""Of the transformers."""
 
 
 def check_prototype(forecaster: object) -> None:
@@ -46,7 +47,8 @@ def fitted(
     """
     check_prototype(forecaster)
     one = StructuralForecaster() if forecaster is None else forecaster.clone()
-    # pretrain takes a panel: a lone series is one of one
+    # pretrain, whose hyperparameters a later fit keeps, takes a panel: a lone series
+    # is one of one
     panel = y if y.index.nlevels > 1 else pd.concat({0: y}, names=["key"])
     return one.pretrain(panel)
 
@@ -56,6 +58,7 @@ def at(index: pd.Index) -> pd.Index | ForecastingHorizon:
     if index.nlevels > 1:
         return index
     if isinstance(index, pd.DatetimeIndex):
+        # whose freq may be another than that of the rows
         index = index.copy()
-        index.freq = None  # which may be another than that of the rows
+        index.freq = None
     return ForecastingHorizon(index, is_relative=False)

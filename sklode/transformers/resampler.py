@@ -76,24 +76,26 @@ class StructuralResampler(BaseTransformer):
         return self
 
     def _update(self, X: pd.DataFrame, y: Frame | None = None) -> Self:
+        # where both have a row, the later word counts
         self._rows = X.combine_first(self._rows)
         return self
 
     def _transform(self, X: pd.DataFrame, y: Frame | None = None) -> pd.DataFrame:
-        first = X.index[0]
-        # a grid goes on where that of the rows before ended
-        before = self._rows[self._rows.index < first]
+        before = self._rows[self._rows.index < X.index[0]]
         grid = _grid(X.index, self.freq)
+        # a grid goes on where that of the rows before ended: its phase is theirs, and
+        # stamps between them and the first row of X belong to it
         if len(before):
             whole = _grid(before.index.append(X.index), self.freq)
             grid = whole[whole > before.index[-1]]
         forecaster = self.forecaster_.clone().fit(pd.concat([before, X]))
         found = pd.DataFrame(forecaster.predict_at(grid))
         found = found.set_axis(X.columns, axis=1)
+        # nothing may be asked for no stamps
         if self.std and len(grid):
-            variance = forecaster.predict_var(fh=at(grid)).to_numpy()
-            spread = pd.DataFrame(np.sqrt(variance), grid)
-            found = found.join(spread.set_axis([f"{c}_std" for c in X.columns], axis=1))
+            variances = forecaster.predict_var(fh=at(grid)).to_numpy()
+            names = [f"{column}_std" for column in X.columns]
+            found[names] = np.sqrt(variances)
         return found
 
     @classmethod
@@ -109,7 +111,8 @@ def _grid(index: pd.Index, freq: str | pd.DateOffset | int | None) -> pd.Index:
     if isinstance(index, pd.PeriodIndex):
         freq = index.freq if freq is None else freq
         return pd.period_range(first, last, freq=freq, name=index.name)
-    if pd.api.types.is_integer_dtype(index.dtype) and isinstance(freq, int | None):
+    is_whole = pd.api.types.is_integer_dtype(index.dtype)
+    if is_whole and isinstance(freq, int | None):
         spacing = 1 if freq is None else freq
         if spacing < 1:
             raise ValueError(
@@ -124,9 +127,11 @@ def _grid(index: pd.Index, freq: str | pd.DateOffset | int | None) -> pd.Index:
         )
     step = default_step(index, None) if freq is None else freq
     try:
+        # the first stamp that is a multiple of the step
         first = first.ceil(step)
-    except (TypeError, ValueError):  # of the calendar: months, quarters, opening hours
+    except (TypeError, ValueError):
+        # of the calendar, such as months, quarters, opening hours: those that begin on
+        # the first day, also before the first row
         first = first.normalize()
-    # from midnight, a grid of the calendar may begin before the first row
     grid = pd.date_range(first, last, freq=step)
     return grid[grid >= index[0]].rename(index.name)
