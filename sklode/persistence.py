@@ -19,13 +19,13 @@ from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
 from pandas.tseries.frequencies import to_offset
-from sktime.forecasting.base import ForecastingHorizon
+from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
 from sklode.data.arrays import Array
 from sklode.data.calendars import Calendar
@@ -62,19 +62,28 @@ _READ = (13, FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
+# What sktime's fits set, and at last our own, beside what a model tells.
 _ATTRIBUTES = (
-    *("_state", "_cutoff", "_fh", "_is_vectorized", "_y_metadata"),
-    *("_y_mtype_last_seen", "_converter_store_y", "_pretrained_attrs"),
-    *("pretrained_", "_history", "_predict_seed"),
+    "_state",
+    "_cutoff",
+    "_fh",
+    "_is_vectorized",
+    "_y_metadata",
+    "_y_mtype_last_seen",
+    "_converter_store_y",
+    "_pretrained_attrs",
+    "pretrained_",
+    "_history",
+    "_predict_seed",
 )
-"""What sktime's and our own fits set, beside what a model tells."""
 
 
-def save(path: str | os.PathLike[str], forecaster: Any) -> None:
+def save(path: str | os.PathLike[str], forecaster: BaseForecaster) -> None:
     """Write a forecaster, see its ``save_weights``."""
     arrays: dict[str, Array] = {}
     found = {
-        "sha256": _BLANK.decode(),  # first: nothing before looks like it
+        # first: nothing that a user named stands before it and looks like it
+        "sha256": _BLANK.decode(),
         "format_version": FORMAT_VERSION,
         "sklode_version": version("sklode"),
         "class": type(forecaster).__name__,
@@ -88,6 +97,8 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
             f"the folder of a weights file must be there; got {str(path)!r}. Make it "
             "first: pathlib.Path(path).parent.mkdir(parents=True)."
         )
+    # in the same folder, so that to replace is to rename, which fails or is done whole;
+    # and on the disk by then, else a crash could leave the name of a file without text
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("xb") as file:
@@ -100,22 +111,17 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
         beside.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str], kind: Any) -> Any:
+def load(path: str | os.PathLike[str], kind: type[BaseForecaster]) -> Any:
     """Return the forecaster of a file, of the class ``kind``."""
-    content, read = Path(path).read_bytes(), _safetensors().load
+    content = Path(path).read_bytes()
+    read = _safetensors().load
     try:
-        arrays = read(content)  # so that the header is known to be one
-        header = content[8 : 8 + int.from_bytes(content[:8], "little")]
-        metadata = json.loads(header)["__metadata__"]
-        # the first version had no such key, but told its number
-        found = json.loads(metadata[_KEY]) if _KEY in metadata else metadata
-        number, writer = found["format_version"], str(found["sklode_version"])[:20]
-        if number not in _READ:
-            known = " or ".join(map(str, _READ))
-            what = f"version {str(number)[:20]} of the format, not {known}"
-            _refuse(what, f"Use sklode {writer}, which wrote it; not this one.")
+        # first, so that the header is known to be one
+        arrays = read(content)
+        found = _told(content)
         if _sealed(content.replace(found["sha256"].encode(), _BLANK, 1)) != content:
             _refuse("content that differs from its checksum", "Get the file again.")
+        # texts of a file that was made up may be of any length
         name = str(found["class"])[:80]
         if name != kind.__name__:
             what = f"a {name}, not a {kind.__name__}"
@@ -125,6 +131,22 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         raise
     except Exception as error:  # whatever made-up content leads to
         _refuse(f"something else ({type(error).__name__}: {str(error)[:500]})")
+
+
+def _told(content: bytes) -> Parts:
+    """Return what the text of a file says, if its version can be read."""
+    # safetensors: the header's length in 8 bytes, the header in JSON, the arrays
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    metadata = header["__metadata__"]
+    # the first version had no such key, but told its number
+    found: Parts = json.loads(metadata[_KEY]) if _KEY in metadata else metadata
+    number, writer = found["format_version"], str(found["sklode_version"])[:20]
+    if number not in _READ:
+        known = " or ".join(map(str, _READ))
+        what = f"version {str(number)[:20]} of the format, not {known}"
+        _refuse(what, f"Use sklode {writer}, which wrote it; not this one.")
+    return found
 
 
 def _refuse(got: str, remedy: str = "Write it anew, or use pickle.") -> NoReturn:
@@ -146,26 +168,33 @@ def _safetensors() -> Any:
 
 def _sealed(content: bytes) -> bytes:
     """Return a file's content with the checksum of all of it."""
+    # of the content with the blank: a checksum cannot be part of what it is taken of
     digest = hashlib.sha256(content).hexdigest().encode()
     return content.replace(_BLANK, digest, 1)
 
 
-def _state_of(forecaster: Any) -> Parts:
+def _state_of(forecaster: BaseForecaster) -> Parts:
+    """Return what a forecaster is made of."""
     found = vars(forecaster)
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
     state = {name: found[name] for name in _ATTRIBUTES if name in found}
+    # a copy without sktime's own objects, which are of the columns that were read
     state["_y_metadata"] = dict(found["_y_metadata"])
-    state["_y_metadata"].pop("feature_kind", None)  # of the columns that were read
+    state["_y_metadata"].pop("feature_kind", None)
     state["parameters"] = forecaster.get_params(deep=False)
     state["config"] = forecaster.get_config()
     state["model"] = found.get("_model")
     return state
 
 
-def _forecaster(kind: Any, state: Parts) -> Any:
-    forecaster = kind(**_renamed(state["parameters"])).set_config(**state["config"])
-    vars(forecaster).update({k: state[k] for k in _ATTRIBUTES if k in state})
+def _forecaster(kind: type[BaseForecaster], state: Parts) -> BaseForecaster:
+    """Return a forecaster that is made of what `_state_of` returned."""
+    parameters = _renamed(state["parameters"])
+    forecaster = kind(**parameters).set_config(**state["config"])
+    # what a fit would set comes before the model, which answers for the history
+    attributes = {name: state[name] for name in _ATTRIBUTES if name in state}
+    vars(forecaster).update(attributes)
     if state["model"] is not None:
         forecaster._set_model(state["model"])
     return forecaster
@@ -183,17 +212,25 @@ def _plain(value: object, where: str, arrays: dict[str, Array]) -> Plain:
         return value
     if type(value) is list:
         return [_plain(x, f"{where}.{k}", arrays) for k, x in enumerate(value)]
-    if type(value) is dict and all(isinstance(k, str) and k[:1] != "@" for k in value):
+    # a dict with other keys is a list of "items", so that an @ always is a kind
+    if type(value) is dict and all(map(_is_plain_key, value)):
+        # no dot before the outermost
         inside = f"{where}.".lstrip(".")
         return {k: _plain(value[k], inside + k, arrays) for k in value}
     if isinstance(value, np.ndarray):
-        arrays[where] = value.copy(order="C")  # views may have strides
+        # safetensors writes memory as it lies, and views may have strides
+        arrays[where] = value.copy(order="C")
         return {"@array": where}
-    for name, (types, apart, _) in _KINDS.items():
-        if isinstance(value, types):
-            return {f"@{name}": _plain(apart(value), where, arrays)}
+    for name, kind in _KINDS.items():
+        if isinstance(value, kind.types):
+            parts = _plain(kind.take_apart(value), where, arrays)
+            return {f"@{name}": parts}
     what = f"{value!r} of type {type(value).__name__} as {where}"
     _refuse(what, "Use numbers, texts, dates, stamps, steps and tuples, or pickle.")
+
+
+def _is_plain_key(key: object) -> bool:
+    return isinstance(key, str) and not key.startswith("@")
 
 
 def _restored(data: Plain, arrays: dict[str, Array]) -> Any:
@@ -202,6 +239,7 @@ def _restored(data: Plain, arrays: dict[str, Array]) -> Any:
         return [_restored(item, arrays) for item in data]
     if not isinstance(data, dict):
         return data
+    # what is inside comes first: parts are made before what they are parts of
     found = {key: _restored(item, arrays) for key, item in data.items()}
     name = next(iter(found), "")
     if not name.startswith("@"):
@@ -209,22 +247,29 @@ def _restored(data: Plain, arrays: dict[str, Array]) -> Any:
     if name == "@array":
         return arrays[found[name]]
     kind, renamed = _EARLIER.get(name[1:], (name[1:], {}))
-    make, parts = _KINDS[kind][2], found[name]
+    make, parts = _KINDS[kind].make, found[name]
     if not isinstance(parts, dict):
         return make(parts)
-    return make(**{renamed.get(part, part): x for part, x in parts.items()})
+    named = {renamed.get(part, part): x for part, x in parts.items()}
+    return make(**named)
 
 
 def _parts_of_index(index: pd.Index) -> Parts:
     # the kind of periods says their frequency
-    freq = None if isinstance(index, pd.PeriodIndex) else getattr(index, "freq", None)
-    kind, ticks = str(index.dtype), ticks_of(index).tolist()
-    return {"ticks": ticks, "kind": kind, "freq": freq, "name": index.name}
+    is_period = isinstance(index, pd.PeriodIndex)
+    freq = None if is_period else getattr(index, "freq", None)
+    return {
+        "ticks": ticks_of(index).tolist(),
+        "kind": str(index.dtype),
+        "freq": freq,
+        "name": index.name,
+    }
 
 
 def _index(
     ticks: list[int], kind: str, freq: pd.offsets.BaseOffset | None, name: Hashable
 ) -> pd.Index:
+    # pandas would open what the zone names
     if "dateutil" in kind:
         _refuse(f"the index {kind}, whose zone is a file of this machine")
     like = pd.Index([], dtype=kind)
@@ -237,7 +282,8 @@ def _index(
 def _parts_of_offset(offset: pd.offsets.BaseOffset) -> str | Parts:
     if type(offset) is pd.DateOffset:
         return {"n": offset.n, "normalize": offset.normalize, **offset.kwds}
-    with contextlib.suppress(ValueError):  # some names say too little
+    # some names say too little: the holidays of business days, say
+    with contextlib.suppress(ValueError):
         if to_offset(offset.freqstr) == offset:
             return offset.freqstr
     _refuse(f"the step {offset!r}, which its name does not tell")
@@ -255,20 +301,32 @@ def _parts_of_network(network: Autoencoder) -> Parts:
     }
 
 
-def _model(kind: Any, build: Any, network: Parts | None, **parts: Any) -> Any:
+def _model(
+    kind: type[LatentODEModel] | type[HybridModel],
+    build: Callable[..., Autoencoder],
+    network: Parts | None,
+    **parts: Any,
+) -> LatentODEModel | HybridModel:
+    """Return a model with its network, if it has one yet."""
     parts["architecture"] = _renamed(parts["architecture"])
-    model = kind(network=network, **parts)
+    # first without a network: its sizes are those of the model's other parts
+    model = kind(network=None, **parts)
     if network is None:
         return model
     settings = NetworkSettings.of(model.architecture)
-    with torch.device("meta"):  # where it takes no memory
+    # where it takes no memory, whatever sizes a file tells
+    with torch.device("meta"):
         made = build(settings, *model.sizes, **network["sizes"])
-    tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
-    made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
+    weights = network["weights"].items()
+    tensors = {name: torch.from_numpy(x) for name, x in weights}
+    # refuses other names and shapes
+    made.load_state_dict(tensors, assign=True)
     return replace(model, network=made.eval())
 
 
-def _ahead_model(n_rows: int, **parts: Any) -> Any:
+def _ahead_model(
+    n_rows: int, **parts: Any
+) -> LatentODEModel | HybridModel | StructuralFit:
     """Return the hybrid model, or without a window the structural one alone."""
     if parts["window_length"]:
         return _model(HybridModel, hybrid.build_network, **parts)
@@ -294,7 +352,8 @@ def _observations(**parts: Any) -> Observations:
     found = Observations(**parts)
     ends, n = found.bounds, len(found.ticks)
     fits = ends[0] == 0 and ends[-1] == n == len(found.values)
-    if not fits or (found.lengths <= 0).any():  # kernels would read any memory
+    # compiled code checks no index, and would read any memory
+    if not fits or (found.lengths <= 0).any():
         _refuse("rows of no series")
     return found
 
@@ -302,14 +361,28 @@ def _observations(**parts: Any) -> Observations:
 def _parts_of_record(record: Any) -> Parts:
     if hasattr(record, "_asdict"):
         return record._asdict()
+    # not asdict of dataclasses, which would take the parts apart as well
     return {one.name: getattr(record, one.name) for one in fields(record)}
 
 
+# NamedTuples and dataclasses that are made of their fields.
 _RECORDS = (
-    *(History, Units, NetworkWeights, StructuralModel, Candidate, Form, Effect),
-    *(CrossChannel, Concurrent, LargestMoves, Link, Calendar, StructuralFit),
+    History,
+    Units,
+    NetworkWeights,
+    StructuralModel,
+    Candidate,
+    Form,
+    Effect,
+    CrossChannel,
+    Concurrent,
+    LargestMoves,
+    Link,
+    Calendar,
+    StructuralFit,
 )
 
+# What kinds, and parts of them, were called in the format before this one.
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Level": ("StructuralModel", {"company": "concurrent"}),
     "Component": ("Candidate", {"apart": "scale_spread"}),
@@ -320,48 +393,58 @@ _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "FittedModel": ("LatentODEModel", {}),
     "AheadModel": ("AheadModel", {"level": "structural", "stacking": "weights"}),
 }
-"""What kinds, and parts of them, were called in the format before this one."""
 
-_KINDS: dict[str, tuple[Any, Callable[[Any], Plain], Callable[..., object]]] = {
-    **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},
-    "Observations": (Observations, _parts_of_record, _observations),
-    "LatentODEModel": (
+
+class _Kind(NamedTuple):
+    """What is not plain, how to take it apart, and how to make it."""
+
+    types: type | tuple[type, ...]
+    take_apart: Callable[[Any], object]
+    make: Callable[..., object]
+
+
+# By the name in a file. The first that fits is taken, as a NamedTuple is a tuple as
+# well, and a time stamp a date.
+_KINDS: dict[str, _Kind] = {
+    **{kind.__name__: _Kind(kind, _parts_of_record, kind) for kind in _RECORDS},
+    "Observations": _Kind(Observations, _parts_of_record, _observations),
+    "LatentODEModel": _Kind(
         LatentODEModel,
         _parts_of_record,
         partial(_model, LatentODEModel, latent_ode.build_network),
     ),
-    "HybridModel": (
+    "HybridModel": _Kind(
         HybridModel,
         _parts_of_record,
         partial(_model, HybridModel, hybrid.build_network),
     ),
-    "AheadModel": ((), _parts_of_record, _ahead_model),  # of the format before
-    "network": ((latent_ode.LatentODE, hybrid.HybridODE), _parts_of_network, dict),
-    "tuple": (tuple, list, tuple),
-    "series": (
+    # of the format before, which no value is of
+    "AheadModel": _Kind((), _parts_of_record, _ahead_model),
+    "network": _Kind((latent_ode.LatentODE, hybrid.HybridODE), _parts_of_network, dict),
+    "tuple": _Kind(tuple, list, tuple),
+    "series": _Kind(
         pd.Series,
         lambda found: {"data": found.tolist(), "index": found.index},
         pd.Series,
     ),
-    "table": (
+    "table": _Kind(
         pd.DataFrame,
         lambda found: {name: found[name].tolist() for name in found},
         lambda **columns: pd.DataFrame(columns),
     ),
-    "items": (dict, lambda found: list(found.items()), dict),
-    "index": (pd.Index, _parts_of_index, _index),
-    "stamp": (
+    "items": _Kind(dict, lambda found: list(found.items()), dict),
+    "index": _Kind(pd.Index, _parts_of_index, _index),
+    "stamp": _Kind(
         (pd.Timestamp, pd.Timedelta, pd.Period),
         lambda stamp: _parts_of_index(pd.Index([stamp])),
         lambda **parts: _index(**parts)[0],
     ),
-    "date": (datetime.date, str, datetime.date.fromisoformat),
-    "offset": (pd.offsets.BaseOffset, _parts_of_offset, _offset),
-    "horizon": (
+    "date": _Kind(datetime.date, str, datetime.date.fromisoformat),
+    "offset": _Kind(pd.offsets.BaseOffset, _parts_of_offset, _offset),
+    "horizon": _Kind(
         ForecastingHorizon,
         lambda fh: {"values": fh.to_pandas(), "is_relative": fh.is_relative},
         ForecastingHorizon,
     ),
-    "device": (torch.device, str, torch.device),
+    "device": _Kind(torch.device, str, torch.device),
 }
-"""What is not plain: types, how to take apart, and how to make."""
