@@ -59,6 +59,7 @@ def _each_block(n_series, cost, work, *kept, most):
 @functools.cache
 def _threads_of(process, n):
     """Return threads that wait for work; a forked process has its own."""
+    # a fork copies what is cached, but no threads: by its number it asks anew
     return ThreadPoolExecutor(n)
 
 
@@ -72,6 +73,12 @@ def _by_step(part):
     n_series, n_steps, *sizes = part.shape
     by_step = np.ascontiguousarray(part.swapaxes(0, 1))
     return by_step.reshape(n_steps, n_series * math.prod(sizes))
+
+
+def _repeated(vector, n):
+    """Return a vector n times, end to end."""
+    # numpy's tile takes several times as long, which small batches feel
+    return vector[None].repeat(n, axis=0).ravel()
 
 
 class _Layers:
@@ -90,7 +97,8 @@ class _Layers:
         )
         stages, b = TABLEAUS[method]
         self.n_stages, self.b = len(b), np.array(b, w1.dtype)
-        self.a = np.zeros((4, 4), w1.dtype)  # for the most stages
+        # of the most stages that a method has: `combine` sums as many, with weights 0
+        self.a = np.zeros((4, 4), w1.dtype)
         for i, weights in enumerate(stages):
             self.a[i, : len(weights)] = weights
         # multiplications of a step
@@ -99,7 +107,7 @@ class _Layers:
     def forward(self, n_series):
         """Return what a walk forward takes of them."""
         weights = Weights._make(
-            part.T.ravel() if part.ndim == 2 else np.tile(part, n_series)
+            part.T.ravel() if part.ndim == 2 else _repeated(part, n_series)
             for part in self.weights
         )
         return Field(self.a, self.b, weights, self.n_state, self.width)
@@ -131,6 +139,7 @@ class _Walk:
         n_steps, self.n_series = dt.shape
         n_state, n_out = layers.n_state, len(cell)
         n_gates = n_out // n_state
+        # a series that rests or sees nothing in a step takes part with dt or seen 0
         flags = FLOWS * (dt != 0).any(1) + VISITS * (seen != 0).any(1)
         flags += 0 if n_gates else DENSE
         self.steps = Steps(dt, flags, seen)
@@ -193,6 +202,7 @@ class _Walk:
         ``by_h`` is the gradient by the last h; the others are those of `walk_back`.
         """
         field = self.layers.back()
+        # nobody asks for the last C: the gradient by it is 0
         g = np.zeros((2, by_h.size), by_h.dtype)
         g[0] = by_h
         by_weights = Weights._make(map(np.zeros_like, field.weights))
@@ -238,7 +248,7 @@ class Encoding:
                 dt=_by_step(dt[low:high]),
                 seen=_by_step(seen[low:high]),
                 x=_by_step(x[low:high]),
-                bias=np.tile(self.layers.weights.b1, high - low)[None],
+                bias=_repeated(self.layers.weights.b1, high - low)[None],
                 start=0.0,
             )
             found = run.kept.h[-1].reshape(high - low, -1)
@@ -313,8 +323,8 @@ class Decoding:
         """
         lengths, b1 = _by_step(dt[low:high]), self.layers.weights.b1
         if self.added is None:
-            bias = np.tile(b1, high - low)[None]
-            return np.pad(lengths, [(0, 1), (0, 0)]), bias
+            rest = np.zeros_like(lengths, shape=(1, high - low))
+            return np.concatenate([lengths, rest]), _repeated(b1, high - low)[None]
         pairs = np.stack([lengths, np.zeros_like(lengths)], axis=1)
         bias = np.repeat(_by_step(self.added[low:high] + b1), 2, axis=0)
         return pairs.reshape(-1, high - low), bias
