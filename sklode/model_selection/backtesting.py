@@ -164,17 +164,11 @@ def tested(
             is_scored=is_scored,
         )
         seconds = time.perf_counter() - start
-        rows = Observations.from_frame(pd.DataFrame(fold.seen))
-        stamps = fold.asked.index
-        simple, scale = simple_forecasts(rows, stamps, seasons, of_week)
-        answers = {name: _Answer(points) for name, points in simple.items()}
-        truth = pd.DataFrame(fold.asked).to_numpy(float, na_value=np.nan)
         # of a panel, whose series end at stamps of their own, its number
         origin = number + 1 if y.index.nlevels > 1 else fold.seen.index[-1]
-        for method, answer in ({"forecaster": own} | answers).items():
-            scores = answer.scores(truth, scale, fold.is_first)
-            found[origin, method] = scores
-        found[origin, "forecaster"]["seconds"] = seconds
+        scores = _scores(fold, own, seasons, of_week)
+        scores["forecaster"]["seconds"] = seconds
+        found |= {(origin, method): each for method, each in scores.items()}
     index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
     results = pd.DataFrame(list(found.values()), index)
     # simple methods take no time that counts
@@ -224,6 +218,24 @@ def _fold(y: Frame, series: Numbers, end: int, horizon: int) -> _Fold:
         asked=y[is_asked],
         is_first=after[is_asked] == end - 1,
     )
+
+
+def _scores(
+    fold: _Fold,
+    own: _Answer,
+    seasons: dict[str, float],
+    of_week: str,
+) -> dict[str, dict[str, float]]:
+    """Return the scores of a forecaster's answer and of simple methods, by method."""
+    rows = Observations.from_frame(pd.DataFrame(fold.seen))
+    stamps = fold.asked.index
+    simple, scale = simple_forecasts(rows, stamps, seasons, of_week)
+    points = {name: _Answer(values) for name, values in simple.items()}
+    truth = pd.DataFrame(fold.asked).to_numpy(float, na_value=np.nan)
+    return {
+        method: answer.scores(truth, scale, fold.is_first)
+        for method, answer in ({"forecaster": own} | points).items()
+    }
 
 
 def _forecast(
