@@ -19,6 +19,7 @@ from scipy.special import logsumexp
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import IDENTITY, LEAST, Link
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.filter_pass import FilterPass, Rule, States, System, Wanted
 from sklode.structural.state_space import (
     LEAST_NOISE,
     PLACE,
@@ -36,49 +37,6 @@ _BURNT, _FEWEST = 5, 10  # first rows, whose states are vague; rows that tell a 
 _FADED = 10.0  # memories in a series, of deviations that pass
 _MOST_SKEW = 2.0  # of errors, over that of normal ones: few rows decide beyond
 _LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
-
-
-class System(NamedTuple):
-    """What `kalman` has T, Q and Z of each row from: most of its functions begin so."""
-
-    times: Array  # (row,), in usual gaps
-    design: Array  # (row, state), see `kalman.design_rows`
-    bounds: Numbers  # (series + 1,)
-    rates: Array  # see `kalman.RATES`
-    waves: Array  # (harmonic, 3), see `StateSpace`
-
-
-class States(NamedTuple):
-    """Of one candidate: each series' states before or after a row."""
-
-    means: Array  # (series, state)
-    covariances: Array  # (series, state, state)
-    runs: Array  # (series, 2), see `kalman.filter_rows`
-
-    @classmethod
-    def of(cls, spaces: list[StateSpace]) -> States:
-        """Return the states at the first rows of series."""
-        covariances = np.stack([space.start for space in spaces])
-        n, d = covariances.shape[:2]
-        return cls(np.zeros((n, d)), covariances, np.zeros((n, 2)))
-
-
-class FilterPass(NamedTuple):
-    """What `kalman.filter_rows` returns, and leaves of the states."""
-
-    loss: float
-    v_F: Array  # (row,)
-    inverse_F: Array  # (row,)
-    jumps: Array  # (row,)
-    signal: Array  # (row, part)
-    variance: Array  # (row, part)
-    gains: Array  # (row, part, state)
-    states: States  # after the last rows
-
-    @property
-    def innovations(self) -> Array:
-        """Each row's, in standard deviations; smaller of errors."""
-        return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
 
 
 class Units(NamedTuple):
@@ -276,9 +234,10 @@ class Candidate(NamedTuple):
         return lacks
 
     @property
-    def step(self) -> float:
-        """How far innovations add up to a step of the trend."""
-        return float(kalman().STEP) if self.steps else math.inf
+    def rule(self) -> Rule:
+        """What is an outlier, and what a step of the trend."""
+        step = float(kalman().STEP) if self.steps else math.inf
+        return Rule(threshold=float(self.threshold), step=step)
 
     def system(self, space: StateSpace, table: ChannelRows) -> System:
         """Return what says how the states go from row to row, and are observed."""
@@ -311,32 +270,18 @@ class Candidate(NamedTuple):
         No ``states``: series are filtered from their first rows on.
         """
         n = len(table.bounds) - 1
-        states = States.of([space] * n) if states is None else states
-        states = States(*(array.copy() for array in states))
+        states = States.first(space, n) if states is None else states.copy()
         since = np.zeros(n) if since is None else since
-        d = len(space.start)
-        loss, v_F, inverse_F, jumps, signal, variance, gains = kalman().filter_rows(
-            *self.system(space, table),
+        found: FilterPass = kalman().filter_rows(
+            self.system(space, table),
             values=table.values,
             errors=table.errors**2,
-            states=tuple(states),
-            since=since,
-            threshold=self.threshold,
-            step=self.step,
-            parts=np.zeros((0, d)) if parts is None else parts,
-            after=np.zeros((0, d)) if after is None else after,
-            predicted=np.zeros((0, d, d)) if predicted is None else predicted,
-        )
-        return FilterPass(
-            loss=loss,
-            v_F=v_F,
-            inverse_F=inverse_F,
-            jumps=jumps,
-            signal=signal,
-            variance=variance,
-            gains=gains,
             states=states,
+            since=since,
+            rule=self.rule,
+            wanted=Wanted.of(len(space.start), parts, after, predicted),
         )
+        return found
 
 
 def _middles(values: Array, table: ChannelRows) -> tuple[Array, Flags]:

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.structural.candidates import Candidate, States, heaviest_of_each
+from sklode.structural.candidates import Candidate, heaviest_of_each
 from sklode.structural.channel_rows import ChannelRows, last_rows
+from sklode.structural.filter_pass import States
 from sklode.structural.groups import groups_of
 
 # how long innovations last, in usual gaps; the first: the last row alone

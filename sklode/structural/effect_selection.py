@@ -61,7 +61,7 @@ class _Judge:
         """Return what is not expected of columns, in deviations."""
         columns = np.ascontiguousarray(columns)
         expected = kalman().filter_columns(
-            *self._system,
+            self._system,
             inverse_F=self._inverse_F,
             gains=self._gains,
             values=columns,

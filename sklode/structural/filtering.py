@@ -15,10 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.candidates import Candidate, States, kalman, kalman_back
+from sklode.structural.candidates import Candidate, kalman, kalman_back
 from sklode.structural.channel_rows import ChannelRows, Rows
 from sklode.structural.concurrent import Told
 from sklode.structural.cross_channel import MEMORIES
+from sklode.structural.filter_pass import States
 from sklode.structural.groups import groups_of
 from sklode.structural.mixture import Mixture
 from sklode.structural.state_space import StateSpace
@@ -118,7 +119,7 @@ class FilteredChannel:
         n = len(table.bounds) - 1
         own = [candidate.own(table, span) for candidate in candidates]
         spaces = [candidate.space(span) for candidate in own]
-        states = [States.of([space] * n) for space in spaces]
+        states = [States.first(space, n) for space in spaces]
         nothing = cls(
             candidates=own,
             table=table.where(slice(0)),
@@ -294,7 +295,7 @@ class FilteredChannel:
                     states = a[:, None] + _root(P) @ white
                     normals = rng.standard_normal((len(own.times), *states.shape))
                     paths = kalman().simulate_rows(
-                        *candidate.system(space, own),
+                        candidate.system(space, own),
                         since=since[series],
                         states=states,
                         jumps=np.zeros(len(own.times)),
@@ -332,7 +333,7 @@ class FilteredChannel:
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
         normals = rng.standard_normal((len(rows.times), *states.shape))
         paths = kalman().simulate_rows(
-            *system, since=0.0, states=states, jumps=found.jumps, normals=normals
+            system, since=0.0, states=states, jumps=found.jumps, normals=normals
         )
         known = found.inverse_F > 0
         # F less the signal's variance is that of the noise, of outliers a larger one
@@ -344,10 +345,10 @@ class FilteredChannel:
         gains, left = np.ascontiguousarray(found.gains[:, 0]), rows.values[:, None]
         left = np.where(known[:, None], left - values, 0.0)
         expected = kalman().filter_columns(
-            *system, inverse_F=found.inverse_F, gains=gains, values=left
+            system, inverse_F=found.inverse_F, gains=gains, values=left
         )
         more, _ = kalman_back().smooth_rows(
-            *system,
+            system,
             v_F=(left - expected) * found.inverse_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,
@@ -365,10 +366,12 @@ class FilteredChannel:
         leads = self._leads(rows)
         rows = rows.without_empty()
         spaces = {lead: candidate.space(self.span, lead) for lead in set(leads)}
-        space, states = spaces[leads[0]], States.of([spaces[lead] for lead in leads])
+        # they differ by the covariance at the start alone
+        space = spaces[leads[0]]
+        states = States.of(np.stack([spaces[lead].start for lead in leads]))
         found = candidate.filtered(space, rows, parts=parts, states=states)
         more, less = kalman_back().smooth_rows(
-            *candidate.system(space, rows),
+            candidate.system(space, rows),
             v_F=found.v_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,

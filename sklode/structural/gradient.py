@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.candidates import Candidate, States, System, kalman
+from sklode.structural.candidates import Candidate, kalman
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.filter_pass import LossSlopes, States, System, Wanted
 from sklode.structural.state_space import (
     MEMORIES_OF_SEASONS,
     PLACE,
@@ -54,17 +55,24 @@ class Slopes:
                 self._parts.append(some)
                 first = k
         n_rows = max(len(some.values) for some in self._parts)
-        self._after = np.empty((n_rows, design.shape[1]))
-        self._predicted = np.empty((n_rows, design.shape[1], design.shape[1]))
+        d = design.shape[1]
+        self._wanted = Wanted(
+            parts=np.zeros((0, d)),
+            after=np.empty((n_rows, d)),
+            predicted=np.empty((n_rows, d, d)),
+        )
 
     def __call__(self, candidate: Candidate, space: StateSpace) -> tuple[float, Array]:
         """Return both for hyperparameters of the same form."""
         # imports need not wait for numba
         from sklode.structural.kalman_back import slope_back
 
-        d, loss = len(space.start), 0.0
-        of_rates, of_waves = np.zeros_like(space.rates), np.zeros_like(space.waves)
-        of_start = np.zeros((d, d))
+        loss, rule = 0.0, candidate.rule
+        slopes = LossSlopes(
+            rates=np.zeros_like(space.rates),
+            waves=np.zeros_like(space.waves),
+            start=np.zeros_like(space.start),
+        )
         for some in self._parts:
             n = len(some.bounds) - 1
             system = System(
@@ -74,38 +82,32 @@ class Slopes:
                 rates=space.rates,
                 waves=space.waves,
             )
-            part, v_F, inverse_F, jumps, *_ = kalman().filter_rows(
-                *system,
+            found = kalman().filter_rows(
+                system,
                 values=some.values,
                 errors=some.errors,
-                states=tuple(States.of([space] * n)),
+                states=States.first(space, n),
                 since=np.zeros(n),
-                threshold=candidate.threshold,
-                step=candidate.step,
-                parts=np.zeros((0, d)),
-                after=self._after,
-                predicted=self._predicted,
+                rule=rule,
+                wanted=self._wanted,
             )
-            loss += part
+            loss += found.loss
             slope_back(
-                *system,
+                system,
                 errors=some.errors,
-                threshold=candidate.threshold,
-                v_F=v_F,
-                inverse_F=inverse_F,
-                jumps=jumps,
-                after=self._after,
-                predicted=self._predicted,
-                of_rates=of_rates,
-                of_waves=of_waves,
-                of_start=of_start,
+                threshold=rule.threshold,
+                v_F=found.v_F,
+                inverse_F=found.inverse_F,
+                jumps=found.jumps,
+                wanted=self._wanted,
+                slopes=slopes,
             )
         return loss, _in_logs(
             candidate,
             space,
-            of_rates=of_rates,
-            of_waves=of_waves,
-            of_start=of_start,
+            of_rates=slopes.rates,
+            of_waves=slopes.waves,
+            of_start=slopes.start,
             span=self._span,
         )
 

@@ -30,6 +30,7 @@ import math
 import numpy as np
 
 from sklode.engine.products import compiled, inner
+from sklode.structural.filter_pass import FilterPass
 
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise; last, of what the velocity adds to
@@ -275,39 +276,21 @@ def _add_parts(a, P, Z, M, parts, signal, variance, gains):
 
 
 @compiled
-def filter_rows(
-    times,
-    design,
-    bounds,
-    rates,
-    waves,
-    values,
-    errors,
-    states,
-    since,
-    threshold,
-    step,
-    parts,
-    after,
-    predicted,
-):
+def filter_rows(system, values, errors, states, since, rule, wanted):
     """Run the filter over all series; update their states in place.
 
-    ``states`` are means (series, state) and covariances ``since`` (series,) before the
-    first row, and (series, 2) how far innovations have added up to a step, up and down;
-    at ``step`` they are one. Missing values are NaN; ``errors`` (row,) are variances of
-    measurement, which add to the noise. ``parts`` (part, state) says, by
-    ones, which states a part adds up; the last part is all. Means after each row are
-    written to ``after``, (row, state), and covariances before to ``predicted``, (row,
-    state, state), if these are not empty.
+    ``states`` are those ``since`` (series,) before the first rows. Missing ``values``
+    are NaN; ``errors`` (row,) are variances of measurement, which add to the noise.
 
-    Returns the loss: the negative log-likelihood but for a constant, where t deviations
-    beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row
-    v / F and 1 / F, smaller of outliers, 0 where nothing is observed, and the variance
-    of a trend's step; and, (row, part), parts as predicted, their variances, and their
-    covariances with the states, (row, part, state): the last part's is M.
+    The loss of the `FilterPass` is the negative log-likelihood but for a constant,
+    where t deviations beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of
+    t^2 / 2.
     """
-    means, covariances, runs = states
+    times, design, bounds = system.times, system.design, system.bounds
+    rates, waves = system.rates, system.waves
+    means, covariances, runs = states.means, states.covariances, states.runs
+    parts, after, predicted = wanted.parts, wanted.after, wanted.predicted
+    threshold, step = rule.threshold, rule.step
     n, d, n_parts = len(times), means.shape[1], len(parts)
     signal, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
     v_F, inverse_F, jumps = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -351,16 +334,27 @@ def filter_rows(
         means[series] = a
         covariances[series] = P
         runs[series] = up, down
-    return loss, v_F, inverse_F, jumps, signal, variance, gains
+    return FilterPass(
+        loss=loss,
+        v_F=v_F,
+        inverse_F=inverse_F,
+        jumps=jumps,
+        signal=signal,
+        variance=variance,
+        gains=gains,
+        states=states,
+    )
 
 
 @compiled
-def filter_columns(times, design, bounds, rates, waves, inverse_F, gains, values):
+def filter_columns(system, inverse_F, gains, values):
     """Return what is expected of ``values`` by rows before, (row, column).
 
     It makes of each column what `filter_rows` made of y, whose 1 / F (row,) and
     ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.
     """
+    times, design, bounds = system.times, system.design, system.bounds
+    rates, waves = system.rates, system.waves
     n_columns, d = values.shape[1], gains.shape[1]
     signals, states = np.zeros(values.shape), np.zeros((d, n_columns))
     moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
@@ -387,13 +381,15 @@ def filter_columns(times, design, bounds, rates, waves, inverse_F, gains, values
 
 
 @compiled
-def simulate_rows(times, design, bounds, rates, waves, since, states, jumps, normals):
+def simulate_rows(system, since, states, jumps, normals):
     """Return draws of one series' signal at its rows, (row, draw).
 
     ``states`` (state, draw), ``since`` before the first row, change in place; ``jumps``
     (row,) are variances of steps of the trend; ``normals`` are (row, state, draw).
     """
-    n, (d, n_draws) = bounds[-1], states.shape
+    times, design = system.times, system.design
+    rates, waves = system.rates, system.waves
+    n, (d, n_draws) = system.bounds[-1], states.shape
     signals = np.zeros((n, n_draws))
     moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     for i in range(n):

@@ -42,7 +42,7 @@ def _transition_back(r, N, moves, kept):
 
 
 @compiled
-def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shocks):
+def smooth_rows(system, v_F, inverse_F, gains, shocks):
     """Return what a row and later ones say beyond what was predicted.
 
     Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
@@ -52,6 +52,8 @@ def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shoc
     variance, in an error of the row, a step of the trend and a turn of its slope that
     begin there: de Jong and Penzer, "Diagnosing Shocks in Time Series" (1998).
     """
+    times, design, bounds = system.times, system.design, system.bounds
+    rates, waves = system.rates, system.waves
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
     moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
@@ -223,27 +225,16 @@ def _back_through_update(v, G, S, jump, threshold, Z, M, N_M, r, N):
 
 
 @compiled
-def slope_back(
-    times,
-    design,
-    bounds,
-    rates,
-    waves,
-    errors,
-    threshold,
-    v_F,
-    inverse_F,
-    jumps,
-    after,
-    predicted,
-    of_rates,
-    of_waves,
-    of_start,
-):
+def slope_back(system, errors, threshold, v_F, inverse_F, jumps, wanted, slopes):
     """Add the loss's slopes in rates, waves and the covariance at the start.
 
-    After `filter_rows` from states of mean zero, ``since`` 0.
+    After `filter_rows`, which had the same ``wanted``, from states of mean zero, and
+    ``since`` 0.
     """
+    times, design, bounds = system.times, system.design, system.bounds
+    rates, waves = system.rates, system.waves
+    after, predicted = wanted.after, wanted.predicted
+    of_rates, of_waves, of_start = slopes.rates, slopes.waves, slopes.start
     d = design.shape[1]
     moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     r, N = np.zeros((d, 1)), np.zeros((d, d))

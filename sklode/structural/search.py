@@ -23,11 +23,11 @@ from sklode.structural.candidates import (
     FEWEST_HARMONICS,
     THRESHOLD,
     Candidate,
-    FilterPass,
 )
 from sklode.structural.effect_inputs import Estimate
 from sklode.structural.effect_selection import estimated, selected
 from sklode.structural.effects import Effect
+from sklode.structural.filter_pass import FilterPass
 from sklode.structural.posterior import REFUSED, Posterior
 from sklode.structural.search_rows import SearchRows, judged, read_by_search, sought
 from sklode.structural.seasons import Seasons

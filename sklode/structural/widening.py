@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.structural.candidates import Candidate, States
+from sklode.structural.candidates import Candidate
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.filter_pass import States
 
 _ORIGINS, _LEADS = 48, 24  # last rows that are forecast from, and rows ahead
 _MOST_SERIES = 64  # of a panel; of more, some that are spread evenly
@@ -66,7 +67,7 @@ def _errors(
     What has not come yet is NaN.
     """
     space, table = candidate.space(span), candidate.in_units(table)
-    n, states, before = len(table.times), States.of([space]), 0
+    n, states, before = len(table.times), States.first(space, 1), 0
     first = max(n // _SHARE, _BURNT, n - 1 - _ORIGINS)
     origins, known = np.arange(first, n - 1), []
     for origin in origins.tolist():
