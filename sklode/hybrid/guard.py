@@ -19,7 +19,7 @@ from sklode.data.ticks import ticks_between
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.origins import Origins
 from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.filtered_model import N_PATHS
+from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.mixture import TO_DEVIATION
 from sklode.structural.model import StructuralModel
 
@@ -138,7 +138,7 @@ class Validation:
         self, observations: Observations, structural: StructuralModel
     ) -> None:
         asked, before = self.asked, self.before
-        filtered = structural.filtered(before)
+        filtered = FilteredModel.of(structural, before)
         ticks = observations.ticks[asked.row]
         first = before.ticks[before.bounds[:-1]][asked.window]
         times = ticks_between(first, ticks) / structural.unit

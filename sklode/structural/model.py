@@ -45,7 +45,6 @@ from sklode.structural.effects import (
     columns_of,
     places,
 )
-from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.filtering import GroupedChannel
 from sklode.structural.groups import fit_groups, groups_of
 from sklode.structural.limits import LargestMoves
@@ -258,17 +257,6 @@ class StructuralModel:
             delays=tuple((n_controls + j, own) for j, own in delays),
         )
         return SearchRows(table, inputs)
-
-    def filtered(self, observations: Observations) -> FilteredModel:
-        """Return what it knows of series, known or others."""
-        tables = self.tables(observations)
-        channels = [
-            GroupedChannel.of(candidates, table, span)
-            for candidates, table, span in zip(
-                self.channels, tables, self.spans, strict=True
-            )
-        ]
-        return FilteredModel(self, observations, channels)
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `kalman` reads beside times, (row, 1 + column)."""

@@ -12,6 +12,7 @@ from sklode.data.history import Asked, History
 from sklode.data.observations import Observations
 from sklode.data.ticks import rows_before
 from sklode.structural.answers import StructuralAnswers
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 
 _PATHS, _FEWEST = 200, 20  # of X, that tell how wide answers are
@@ -59,7 +60,7 @@ class Unknown:
         given, history = self._history.given, self.seen
         like = given.like[:0]
         answers = StructuralAnswers(
-            model.filtered(history.rows), history, 0, None, self
+            FilteredModel.of(model, history.rows), history, 0, None, self
         )
         where = np.isnan(given.controls).any(axis=1)
 
@@ -134,7 +135,8 @@ class Unknown:
             self._levels[column] = StructuralModel.fit(_alone(history.given, column))
         model, rows = self._levels[column], _alone(known, column)
         own = History(rows, history.steps, history.levels, [column], [])
-        answers = StructuralAnswers(model.filtered(rows), own, self._seed + 1 + column)
+        states = FilteredModel.of(model, rows)
+        answers = StructuralAnswers(states, own, self._seed + 1 + column)
         series, ticks = known.series[where], known.ticks[where]
         return answers, Asked(known.like[:0], series, ticks, rows, {})
 
