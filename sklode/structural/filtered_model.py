@@ -235,7 +235,6 @@ def _rows_after(seen: Observations, now: Observations) -> Flags | None:
     """Return the rows after those seen; None if those have changed."""
     if seen.keys != now.keys:
         return None
-    # every series has rows: one without is not among the keys
     last = seen.ticks[seen.bounds[1:] - 1]
     fresh = now.ticks > last[now.series]
     before = now.where(~fresh)
