@@ -123,7 +123,8 @@ class Candidate(NamedTuple):
         middle, varies = _middles(values, table)
 
         def sums_of(values: Array) -> Array:
-            return np.bincount(series, values, len(counts))
+            sums: Array = np.bincount(series, values, len(counts))
+            return sums
 
         # a start: the mean deviation, or of n equal values an n-th; the more there are,
         # the narrower

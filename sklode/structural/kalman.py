@@ -414,8 +414,8 @@ def simulate_rows(system, since, states, jumps, normals):
         _transition(states, moves, kept)
         # normals of Q by Cholesky's root, the velocity first: the trend and the OU
         # process have what they share with it, and what is left of their own
-        # (u1, u2) with u1 = s e1 and u2 = (c / s) e1 + (q - (c / s)^2)^(1/2) e2 have the
-        # variances s^2 and q and the covariance c
+        # s e1 and (c / s) e1 + (q - (c / s)^2)^(1/2) e2 have the variances s^2 and q,
+        # and the covariance c
         spread = math.sqrt(added[2])
         for j, both, jump in ((0, moves[3], jumps[i]), (3, moves[4], 0.0)):
             both = both / spread if spread > 0 else 0.0
