@@ -124,41 +124,63 @@ def state_space(
 
     The slope counts from the last stamp; walk and velocity began two spans before it.
     """
+    # numbers of numpy: hyperparameters far off overflow to infinity, which is refused,
+    # where Python's own would raise
     sizes = dict(zip(BASE, np.exp(logs[: len(BASE)]), strict=True))
-    slope, walk, rise = sizes["slope"], sizes["random walk"], sizes["velocity"]
-    memory, ou_memory = sizes["velocity memory"], sizes["OU memory"]
-    ou, noise, constant = sizes["OU"], sizes["noise"], sizes["constant"]
+    walk, rise, noise = sizes["random walk"], sizes["velocity"], sizes["noise"]
     # a rise over the span is a velocity times the span, a walk's variance is in
     # proportion to time; what moves the OU process counts by what it makes of it
     velocity, smooth = (rise / span) ** 2, 0.0
     if form.returning:
         velocity, smooth = 0.0, rise * rise
-    walk_rate = walk * walk / span
-    seen = noise * noise + LEAST_NOISE**2
-    rates = [walk_rate, velocity, memory, ou**2, ou_memory, seen, smooth]
+    rates = [
+        walk * walk / span,
+        velocity,
+        sizes["velocity memory"],
+        sizes["OU"] ** 2,
+        sizes["OU memory"],
+        noise * noise + LEAST_NOISE**2,
+        smooth,
+    ]
     frequency, share, season = _harmonics(form, harmonics)
     size = np.exp(logs[SIZES_OF_SEASONS])
     kept = np.exp(logs[MEMORIES_OF_SEASONS])
     variances = size[season] ** 2 * share
-    waves = np.column_stack([frequency, kept[season], variances])
     n_columns = np.array([len(c) for c in form.effects], np.int64)
-    number = np.arange(len(form.effects), dtype=np.int64)
-    effect = np.repeat(number, n_columns)
+    effect = np.repeat(np.arange(len(n_columns), dtype=np.int64), n_columns)
     # a harmonic begins as it is in the long run; X is so scaled that its coefficients
     # are of size one
     others = np.append(np.repeat(variances, 2), np.ones(len(effect)))
     start = np.zeros((4 + len(others), 4 + len(others)))
+    start[:4, :4] = _start(sizes, rates, span, before)
+    np.fill_diagonal(start[4:, 4:], others)
+    return StateSpace(
+        rates=np.array(rates),
+        waves=np.column_stack([frequency, kept[season], variances]),
+        start=start,
+        season=season,
+        effect=effect,
+    )
+
+
+def _start(
+    sizes: dict[str, float], rates: list[float], span: float, before: float
+) -> Array:
+    """Return the covariance of trend, slope, velocity and OU process, (4, 4)."""
+    slope, constant = sizes["slope"], sizes["constant"]
+    walk, velocity, memory, ou, ou_memory, _, smooth = rates
     # two spans before the last stamp is one before the first row, if ``before`` is 0
     passed = max(span - before, 0.0)
     x, back = passed / memory, (span + before) / span
     left = math.exp(-x)
+    start = np.zeros((4, 4))
     # an OU process of variance v and memory m, integrated over a time m x, has the
     # variance v m^2 (2 x + 2 exp(-x) - 2) and the covariance v m (1 - exp(-x)) with its
     # last value: integrals of v exp(-|s - t| / m)
     risen = velocity * memory**2 * (2 * x + 2 * left - 2)
-    # the slope s is a line through zero at the last stamp, ``back`` spans ahead: the
+    # a slope s is a line through zero at the last stamp, ``back`` spans ahead: the
     # trend is -back span s there
-    start[0, 0] = constant**2 + (slope * back) ** 2 + walk_rate * passed + risen
+    start[0, 0] = constant**2 + (slope * back) ** 2 + walk * passed + risen
     start[0, 1] = start[1, 0] = -back * slope**2 / span
     start[1, 1] = (slope / span) ** 2
     start[0, 2] = start[2, 0] = velocity * memory * (1 - left)
@@ -167,11 +189,8 @@ def state_space(
     a, b = 1 / memory, 1 / ou_memory
     start[2, 2] = velocity + smooth / ou_memory * (a + b)
     start[2, 3] = start[3, 2] = smooth / ou_memory
-    start[3, 3] = ou**2 + smooth
-    np.fill_diagonal(start[4:, 4:], others)
-    return StateSpace(
-        rates=np.array(rates), waves=waves, start=start, season=season, effect=effect
-    )
+    start[3, 3] = ou + smooth
+    return start
 
 
 @functools.cache
