@@ -44,55 +44,6 @@ def _transition_back(r, N, moves, kept):
         N[j, 2] += moves[1] * N[j, 0] + moves[2] * N[j, 3]
 
 
-@inner
-def _smooth_through_update(Z, M, p, v_F, r, N, N_M):
-    """Take r and N back through a row's update; return a score and its variance.
-
-    ``p`` is 1 / F; the score is that of the first column in an error of the row.
-    """
-    # r <- Z' v / F + L' r and N <- Z' Z / F + L' N L, with L = 1 - M Z / F
-    d, score, M_N_M = len(Z), 0.0, 0.0
-    for c in range(len(v_F)):
-        step = v_F[c]
-        for k in range(d):
-            step -= p * M[k] * r[k, c]
-        for k in range(d):
-            r[k, c] += Z[k] * step
-        if c == 0:
-            score = step
-    for k in range(d):
-        total = 0.0
-        for j in range(d):
-            total += N[k, j] * M[j]
-        N_M[k] = total
-        M_N_M += M[k] * total
-    square = p + p * p * M_N_M
-    # N + (p + p^2 M' N M) Z Z' - p (Z M' N + N M Z'), in one pass
-    half = 0.5 * square
-    for k in range(d):
-        N_M[k] = half * Z[k] - p * N_M[k]
-    for k in range(d):
-        row, own, other = N[k], Z[k], N_M[k]
-        for j in range(d):
-            row[j] += own * N_M[j] + other * Z[j]
-    return score, square
-
-
-@inner
-def _smooth_parts(gains, r, N, mean, variance):
-    """Write what later rows add to a row's parts, and take off their variances."""
-    # a part of weights w has the gain G = P w: G' r and G' N G
-    for part in range(len(gains)):
-        for k in range(len(N)):
-            weight = gains[part, k]
-            for c in range(r.shape[1]):
-                mean[part, c] += weight * r[k, c]
-            total = 0.0
-            for j in range(len(N)):
-                total += N[k, j] * gains[part, j]
-            variance[part] += weight * total
-
-
 @compiled
 def smooth_rows(system, v_F, inverse_F, gains, shocks):
     """Return what a row and later ones say beyond what was predicted.
@@ -116,15 +67,44 @@ def smooth_rows(system, v_F, inverse_F, gains, shocks):
         N[:] = 0.0
         for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
             if inverse_F[i] > 0:
-                M = gains[i, n_parts - 1]
-                score, square = _smooth_through_update(
-                    design[i], M, inverse_F[i], v_F[i], r, N, N_M
-                )
+                # r <- Z' v / F + L' r and N <- Z' Z / F + L' N L, with L = 1 - M Z / F
+                Z, M, p, M_N_M = design[i], gains[i, n_parts - 1], inverse_F[i], 0.0
+                for c in range(n_columns):
+                    step = v_F[i, c]
+                    for k in range(d):
+                        step -= p * M[k] * r[k, c]
+                    for k in range(d):
+                        r[k, c] += Z[k] * step
+                    if c == 0 and len(shocks) > 0:
+                        shocks[i, 0, 0] = step
+                for k in range(d):
+                    total = 0.0
+                    for j in range(d):
+                        total += N[k, j] * M[j]
+                    N_M[k] = total
+                    M_N_M += M[k] * total
                 if len(shocks) > 0:
-                    shocks[i, 0, 0], shocks[i, 0, 1] = score, square
-            _smooth_parts(gains[i], r, N, mean[i], variance[i])
+                    shocks[i, 0, 1] = p + p * p * M_N_M
+                # N + (p + p^2 M' N M) Z Z' - p (Z M' N + N M Z'), in one pass
+                half = 0.5 * (p + p * p * M_N_M)
+                for k in range(d):
+                    N_M[k] = half * Z[k] - p * N_M[k]
+                for k in range(d):
+                    row, own, other = N[k], Z[k], N_M[k]
+                    for j in range(d):
+                        row[j] += own * N_M[j] + other * Z[j]
+            # a part of weights w has the gain G = P w: its mean grows by G' r, its
+            # variance falls by G' N G
+            for part in range(n_parts):
+                for k in range(d):
+                    weight = gains[i, part, k]
+                    for c in range(n_columns):
+                        mean[i, part, c] += weight * r[k, c]
+                    total = 0.0
+                    for j in range(d):
+                        total += N[k, j] * gains[i, part, j]
+                    variance[i, part] += weight * total
             if len(shocks) > 0:
-                # r and N are the scores of the states, and their variances
                 for k in range(2):
                     shocks[i, 1 + k, 0], shocks[i, 1 + k, 1] = r[k, 0], N[k, k]
             gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
@@ -259,58 +239,6 @@ def _back_through_update(v, G, S, jump, threshold, Z, M, N_M, r, N):
     return of_S
 
 
-@inner
-def _velocity_after(P, Z, p, jump, before):
-    """Write the velocity's covariances after a row, of which ``P`` was predicted."""
-    # P - M M' / F: its column of the velocity, state 2; a jump adds to M of the trend
-    d, M_2 = len(Z), 0.0
-    for k in range(d):
-        before[k] = P[2, k]
-    if p > 0:
-        for j in range(d):
-            M_2 += P[2, j] * Z[j]
-        for k in range(d):
-            total = 0.0
-            for j in range(d):
-                total += P[k, j] * Z[j]
-            if k == 0:
-                total += jump * Z[0]
-            before[k] -= total * M_2 * p
-
-
-@inner
-def _slopes_in_T(a, P, r, N, before, moves, kept, added, faded, reach):
-    """Write the slopes in what T keeps and in its entries, see `_add_rates`.
-
-    ``a`` and ``before`` are of the row before, ``P`` is as predicted after the gap.
-    """
-    d = len(kept)
-    # T applied to them: P T' of the row before, in the velocity's column
-    before[0] += moves[0] * before[1] + moves[1] * before[2]
-    before[3] += moves[2] * before[2]
-    for k in range(d):
-        before[k] *= kept[k]
-    # in the logarithm of T's k-th entry 2 N_k (T P T')_k: P as predicted less Q
-    for k in range(d):
-        total = 0.0
-        for j in range(d):
-            total += N[k, j] * P[k, j]
-        total -= N[k, k] * added[k]
-        faded[k] = r[k, 0] * kept[k] * a[k] + 2 * total
-    # Q off its diagonal: the velocity with the trend, state 0, and the OU process, 3
-    faded[2] -= 2 * (N[0, 2] * moves[3] + N[3, 2] * moves[4])
-    faded[3] -= 2 * N[3, 2] * moves[4]
-    # what the velocity adds to both; to the OU process times what this one keeps, so
-    # that part of what T keeps there is no part of its own entry
-    for k in range(2):
-        to, total = 3 * k, 0.0
-        for j in range(d):
-            total += N[to, j] * before[j]
-        reach[k] = r[to, 0] * a[2] + 2 * total
-        if to == 3:
-            faded[3] -= 2 * total * moves[2] * kept[3]
-
-
 @compiled
 def slope_back(system, errors, threshold, v_F, inverse_F, jumps, wanted, slopes):
     """Add the loss's slopes in rates, waves and the covariance at the start.
@@ -332,9 +260,9 @@ def slope_back(system, errors, threshold, v_F, inverse_F, jumps, wanted, slopes)
         N[:] = 0.0
         first = bounds[series]
         for i in range(bounds[series + 1] - 1, first - 1, -1):
-            P, Z, jump = predicted[i], design[i], jumps[i]
+            P, Z = predicted[i], design[i]
             if inverse_F[i] > 0:
-                # M and F as the filter had them: P is without the jump
+                # M and F as the filter had them: P is as predicted, without the jump
                 S = rates[5] + errors[i]
                 for k in range(d):
                     total = 0.0
@@ -342,10 +270,10 @@ def slope_back(system, errors, threshold, v_F, inverse_F, jumps, wanted, slopes)
                         total += P[k, j] * Z[j]
                     M[k] = total
                     S += total * Z[k]
-                M[0] += jump * Z[0]
+                M[0] += jumps[i] * Z[0]
                 G = 1 / inverse_F[i]
                 of_rates[5] += _back_through_update(
-                    v_F[i] * G, G, S, jump, threshold, Z, M, N_M, r, N
+                    v_F[i] * G, G, S, jumps[i], threshold, Z, M, N_M, r, N
                 )
             if i == first:
                 of_start += N
@@ -356,11 +284,44 @@ def slope_back(system, errors, threshold, v_F, inverse_F, jumps, wanted, slopes)
             if gap != last_gap:
                 set_transition(gap, rates, waves, moves, kept, added)
                 last_gap = gap
-            _velocity_after(
-                predicted[i - 1], design[i - 1], inverse_F[i - 1], jumps[i - 1], before
-            )
-            _slopes_in_T(
-                after[i - 1], P, r, N, before, moves, kept, added, faded, reach
-            )
+            # the velocity's covariances after the row before: what was predicted there
+            # less its update, M M_2 / F; a jump, of the trend alone, adds to M_0
+            for k in range(d):
+                before[k] = predicted[i - 1, 2, k]
+            if inverse_F[i - 1] > 0:
+                M_2, Z = 0.0, design[i - 1]
+                for j in range(d):
+                    M_2 += predicted[i - 1, 2, j] * Z[j]
+                for k in range(d):
+                    total = 0.0
+                    for j in range(d):
+                        total += predicted[i - 1, k, j] * Z[j]
+                    if k == 0:
+                        total += jumps[i - 1] * Z[0]
+                    before[k] -= total * M_2 * inverse_F[i - 1]
+            # T applied to them: P T' of the row before, in the velocity's column
+            before[0] += moves[0] * before[1] + moves[1] * before[2]
+            before[3] += moves[2] * before[2]
+            for k in range(d):
+                before[k] *= kept[k]
+            # in the logarithm of T's k-th entry 2 N_k (T P T')_k: P as predicted less Q
+            for k in range(d):
+                total = 0.0
+                for j in range(d):
+                    total += N[k, j] * P[k, j]
+                total -= N[k, k] * added[k]
+                faded[k] = r[k, 0] * kept[k] * after[i - 1, k] + 2 * total
+            # Q off its diagonal: the velocity with the trend and with the OU process
+            faded[2] -= 2 * (N[0, 2] * moves[3] + N[3, 2] * moves[4])
+            faded[3] -= 2 * N[3, 2] * moves[4]
+            # what the velocity adds to the trend, state 0, and the OU process, state 3:
+            # to this one times what it keeps, which is no part of its own entry
+            for k in range(2):
+                to, total = 3 * k, 0.0
+                for j in range(d):
+                    total += N[to, j] * before[j]
+                reach[k] = r[to, 0] * after[i - 1, 2] + 2 * total
+                if to == 3:
+                    faded[3] -= 2 * total * moves[2] * kept[3]
             _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves)
             _transition_back(r, N, moves, kept)
