@@ -123,8 +123,8 @@ class Candidate(NamedTuple):
         middle, varies = _middles(values, table)
 
         def sums_of(values: Array) -> Array:
-            sums: Array = np.bincount(series, values, len(counts))
-            return sums
+            sums = np.bincount(series, values, len(counts))
+            return np.asarray(sums, np.float64)
 
         # a start: the mean deviation, or of n equal values an n-th; the more there are,
         # the narrower
