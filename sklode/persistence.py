@@ -15,11 +15,11 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -56,6 +56,7 @@ Plain: TypeAlias = Any
 
 Parts: TypeAlias = dict[str, Any]
 """What an object is made of, by the names of its parts."""
+_Model = TypeVar("_Model", LatentODEModel, HybridModel)
 
 FORMAT_VERSION = 14  # rises with every change of what a file holds
 _READ = (13, FORMAT_VERSION)  # what the older ones lack has a default
@@ -302,37 +303,37 @@ def _parts_of_network(network: Autoencoder) -> Parts:
 
 
 def _model(
-    kind: type[LatentODEModel] | type[HybridModel],
+    kind: Callable[..., _Model],
     build: Callable[..., Autoencoder],
     network: Parts | None,
     **parts: Any,
-) -> LatentODEModel | HybridModel:
-    """Return a model with its network, if it has one yet."""
+) -> _Model:
+    """Return a model with its network, if it has one."""
     parts["architecture"] = _renamed(parts["architecture"])
-    # first without a network: its sizes are those of the model's other parts
-    model = kind(network=None, **parts)
     if network is None:
-        return model
-    settings = NetworkSettings.of(model.architecture)
+        return kind(network=None, **parts)
+    settings = NetworkSettings.of(parts["architecture"])
     # where it takes no memory, whatever sizes a file tells
     with torch.device("meta"):
-        made = build(settings, *model.sizes, **network["sizes"])
+        made = build(settings, *_sizes(parts["units"]), **network["sizes"])
     weights = network["weights"].items()
     tensors = {name: torch.from_numpy(x) for name, x in weights}
     # refuses other names and shapes
     made.load_state_dict(tensors, assign=True)
-    return replace(model, network=made.eval())
+    return kind(network=made.eval(), **parts)
 
 
-def _ahead_model(
-    n_rows: int, **parts: Any
-) -> LatentODEModel | HybridModel | StructuralFit:
+def _sizes(units: Units) -> tuple[int, int]:
+    """Return the numbers of columns of y and of X."""
+    return len(units.location), len(units.control_location)
+
+
+def _ahead_model(n_rows: int, **parts: Any) -> HybridModel | StructuralFit:
     """Return the hybrid model, or without a window the structural one alone."""
     if parts["window_length"]:
         return _model(HybridModel, hybrid.build_network, **parts)
-    units: Units = parts["units"]
     return StructuralFit(
-        sizes=(len(units.location), len(units.control_location)),
+        sizes=_sizes(parts["units"]),
         n_rows=n_rows,
         **{name: parts[name] for name in ("structural", "clock", "columns")},
         architecture=parts["architecture"],

@@ -10,6 +10,7 @@ import torch
 from sklode import StructuralForecaster
 from sklode.data.errors import HistoryWarning
 from sklode.data.observations import Observations
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.filtering import FilteredChannel
 from sklode.structural.model import StructuralModel
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
@@ -134,9 +135,7 @@ def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(StructuralModel, "inputs", recorded)
     forecaster.update(y[50:53], X=X[50:53], update_params=False)
     assert n_rows == [3]
-    at_once = StructuralModel.filtered(
-        forecaster._answers.model, forecaster._history.rows
-    )
+    at_once = FilteredModel.of(forecaster._answers.model, forecaster._history.rows)
     for one, other in zip(
         forecaster._answers.states.channels, at_once.channels, strict=True
     ):

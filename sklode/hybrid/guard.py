@@ -21,7 +21,7 @@ from sklode.data.ticks import ticks_between
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.origins import Origins, Questions
 from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.filtered_model import N_PATHS
+from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.mixture import TO_DEVIATION
 from sklode.structural.model import StructuralModel
 
@@ -367,7 +367,7 @@ def _forecast(
     table = np.empty((4, len(asked.window)))
     if not len(asked.window):
         return table
-    filtered = structural.filtered(before)
+    filtered = FilteredModel.of(structural, before)
     ticks = observations.ticks[asked.row]
     first = before.ticks[before.bounds[:-1]][asked.window]
     times = ticks_between(first, ticks) / structural.unit

@@ -23,7 +23,7 @@ from sklode.structural.candidates import Candidate
 from sklode.structural.channel_rows import ChannelRows, Rows
 from sklode.structural.effects import Effect, places
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
-from sklode.structural.filtering import GroupedChannel
+from sklode.structural.filtering import FilteredChannel, GroupedChannel
 from sklode.structural.limits import BOUNDS, Limits
 from sklode.structural.mixture import (
     Adjustment,
@@ -35,9 +35,11 @@ from sklode.structural.mixture import (
 from sklode.structural.model import StructuralModel
 from sklode.structural.state_space import MEMORIES_OF_SEASONS, PLACE
 
-_DESCRIBED = 2000  # last observations, of which a description tells the shares
+# last observations, of which a description tells the shares
+_DESCRIBED = 2000
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
-_PLACES = 200  # of a drawn curve
+# of a drawn curve
+_PLACES = 200
 # quantiles 0.05, 0.5 and 0.95 of a standard normal distribution
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
@@ -95,7 +97,9 @@ class StructuralAnswers:
         self._seed = seed
         self._ahead, self._unknown = ahead, unknown
         seen = margins(history.observations.values, self.model.bounds)
-        self._steps = np.minimum(self.model.steps, steps_of(seen))  # NaN: of either
+        # 1 of counts, 0 of what is not below zero, NaN of others: a channel is what
+        # both the rows of the fit and these say, and NaN if either is
+        self._steps = np.minimum(self.model.steps, steps_of(seen))
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
@@ -110,7 +114,8 @@ class StructuralAnswers:
 
         def within(mixture: Distribution, limits: Limits) -> Array:
             with np.errstate(over="ignore"):
-                return np.minimum(mixture.variance(), (BOUNDS * limits.reach) ** 2)
+                most = (BOUNDS * limits.reach) ** 2
+                return np.minimum(mixture.variance(), most)
 
         return self._each(asked, within)
 
@@ -128,7 +133,14 @@ class StructuralAnswers:
         rows, order, adjustments = self._asked(asked, n)
         paths = np.empty((n, len(order), len(self._history.channels)))
         for k, own, place, adjustment in self._parts(rows, adjustments):
-            drawn = self.states.drawn(k, own, n, self._seed + k, noise, adjustment)
+            drawn = self.states.drawn(
+                k,
+                own,
+                n=n,
+                seed=self._seed + k,
+                noise=noise,
+                adjustment=adjustment,
+            )
             limits = self.states.limits(k, own, adjustment)
             if not np.isnan(self._steps[k]):
                 one = self._answered(k, own, adjustment, limits, is_widened=True)
@@ -144,9 +156,10 @@ class StructuralAnswers:
         for channel, name in self._named():
             for group, place in channel.split(rows):
                 candidate, parts = group.parts(rows.where(place))
-                parts = parts * candidate.units.scale[:, None]
+                units = candidate.units
+                parts = parts * units.scale[:, None]
                 # the location is the trend's, and so the sum's
-                parts[:, [0, -1]] += candidate.units.location[:, None]
+                parts[:, [0, -1]] += units.location[:, None]
                 names = self._part_names(candidate)
                 for part, values in zip(names, parts.T, strict=True):
                     # what other groups have not is nothing there
@@ -158,41 +171,58 @@ class StructuralAnswers:
     @functools.cached_property
     def description(self) -> pd.DataFrame:
         """Return what was found, as `StructuralForecaster.components_` has it."""
-        records = []
+        records: list[dict[str, object]] = []
         for place, (channel, name) in enumerate(self._named()):
-            group = channel.groups[0]  # of the most rows
-            candidate, parts = group.described(_DESCRIBED)
-            # a form's probability is that of all its hyperparameters
-            likely = [c.weight for c in group.candidates if c.form == candidate.form]
-            sizes = np.append(parts[:, :-1].var(0), candidate.noise)
-            effects = self._effects(candidate)
-            logs = candidate.logs
-            memories = [
-                *np.exp(logs[[PLACE["velocity memory"], PLACE["OU memory"]]]),
-                *np.exp(logs[MEMORIES_OF_SEASONS]),
-                *(effect.memory or effect.delay for effect in effects),
-                0.0,  # of the noise
-            ]
-            names = [*self._part_names(candidate)[:-1], "noise"]
-            kind = _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
-            if np.isfinite(self.model.bounds[place]).any():
-                low, high = self.model.bounds[place]
-                kind = f"from {low:g} to {high:g}"
-            for part, size, memory in zip(names, sizes, memories, strict=True):
-                row = {"channel": name, "part": part, "share": size / sizes.sum()}
-                row["size"] = float(np.median(candidate.units.scale)) * size**0.5
-                row["memory"] = self._length(memory)
-                link = candidate.link if candidate.form.linked else IDENTITY
-                row["logarithm"], row["link"] = link.is_logarithm, link.name
-                row["probability"] = sum(likely)
-                row["values"] = kind
-                row["cross"] = bool(
-                    self.model.cross.weights[:, :, place].any()
-                    or self.model.concurrent.weights[:, :, place].any()
-                    or any(effect.delay > 0 for effect in effects)
-                )
-                records.append(row)
+            # the largest group is first
+            records += self._described(channel.groups[0], place, name)
         return pd.DataFrame(records).set_index(["channel", "part"])
+
+    def _described(
+        self, group: FilteredChannel, place: int, name: Hashable
+    ) -> list[dict[str, object]]:
+        """Return a record of each part of a channel, by its number and name."""
+        candidate, parts = group.described(_DESCRIBED)
+        # a form's probability is that of all its hyperparameters
+        likely = [c.weight for c in group.candidates if c.form == candidate.form]
+        # the last part is the sum of the others; in its place the noise
+        variances = np.append(parts[:, :-1].var(0), candidate.noise)
+        names = [*self._part_names(candidate)[:-1], "noise"]
+        effects, logs = self._effects(candidate), candidate.logs
+        memories = [
+            *np.exp(logs[[PLACE["velocity memory"], PLACE["OU memory"]]]),
+            *np.exp(logs[MEMORIES_OF_SEASONS]),
+            *(effect.memory or effect.delay for effect in effects),
+            0.0,  # of the noise
+        ]
+        scale = float(np.median(candidate.units.scale))
+        link = candidate.link if candidate.form.linked else IDENTITY
+        is_told = (
+            self.model.cross.weights[:, :, place].any()
+            or self.model.concurrent.weights[:, :, place].any()
+            or any(effect.delay > 0 for effect in effects)
+        )
+        return [
+            {
+                "channel": name,
+                "part": part,
+                "share": variance / variances.sum(),
+                "size": scale * variance**0.5,
+                "memory": self._length(memory),
+                "logarithm": link.is_logarithm,
+                "link": link.name,
+                "probability": sum(likely),
+                "values": self._kind(place),
+                "cross": bool(is_told),
+            }
+            for part, variance, memory in zip(names, variances, memories, strict=True)
+        ]
+
+    def _kind(self, place: int) -> str:
+        """Return in words which values a channel has."""
+        low, high = self.model.bounds[place]
+        if np.isfinite(self.model.bounds[place]).any():
+            return f"from {low:g} to {high:g}"
+        return _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
 
     def _named(self) -> Iterator[tuple[GroupedChannel, Hashable]]:
         """Yield channels with their names."""
@@ -240,45 +270,57 @@ class StructuralAnswers:
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
-        one, names = self.states.channels[channel], self._names
+        one = self.states.channels[channel]
         candidate, states = one.groups[one.place[series]].heaviest
         mean, covariance = states.means[series], states.covariances[series]
-        rows, scale = self._history.rows, candidate.alone(series).scale
-        seen = np.hstack([rows.controls, rows.values])
         found, effects = [], self._effects(candidate)
+        # coefficients are the last states, in the order of the effects
         end = len(mean) - sum(effect.n_columns for effect in effects)
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
             if effect.waves or effect.column < 0:
                 continue  # no one curve
-            k, n = effect.column, effect.levels
-            values = np.linspace(np.nanmin(seen[:, k]), np.nanmax(seen[:, k]), _PLACES)
-            columns = effect.at(self.model.standard(values, k))
-            if n:
-                # levels stand at every second place, and NaN between them: a line that
-                # is drawn through all breaks there
-                values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
-                each[::2] = np.eye(n)
-                columns = effect.at(self.model.standard(each, slice(k, k + n)))
-            spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
-            drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
-            is_factor = candidate.form.linked and candidate.link.is_logarithm
-            drawn = np.exp(scale * drawn) if is_factor else scale * drawn
-            # columns of a category are named "category = level"
-            told = [str(one).partition(" = ") for one in names[k : k + n]]
-            category = told[0][0] if n else None
-            curve = Curve(
-                part=effect.name(names, self._cycle),
-                column=category if n else names[k],
-                values=values,
-                effect=drawn[:, 1],
-                bounds=drawn[:, [0, 2]],
-                memory=self._length(effect.memory) if effect.memory else "",
-                levels=tuple(level for _, _, level in told),
-                delay=self._length(effect.delay) if effect.delay else "",
-            )
-            found.append(curve)
+            values, columns = self._places(effect)
+            # of x' b with b from N(m, C): mean x' m, variance x' C x
+            variances = ((columns @ covariance[own, own]) * columns).sum(1)
+            spread = np.sqrt(variances)[:, None]
+            drawn = (columns @ mean[own])[:, None] + _NINETY * spread
+            drawn = candidate.alone(series).scale * drawn
+            if candidate.form.linked and candidate.link.is_logarithm:
+                drawn = np.exp(drawn)
+            found.append(self._curve(effect, values, drawn))
         return found
+
+    def _places(self, effect: Effect) -> tuple[Array, Array]:
+        """Return values of a column over all that was seen, and an effect's of them."""
+        k, n = effect.column, effect.levels
+        if n:
+            # levels stand at every second place, and NaN between them: a line that
+            # is drawn through all breaks there
+            values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
+            each[::2] = np.eye(n)
+            return values, effect.at(self.model.standard(each, slice(k, k + n)))
+        rows = self._history.rows
+        seen = np.hstack([rows.controls, rows.values])[:, k]
+        values = np.linspace(np.nanmin(seen), np.nanmax(seen), _PLACES)
+        return values, effect.at(self.model.standard(values, k))
+
+    def _curve(self, effect: Effect, values: Array, drawn: Array) -> Curve:
+        """Return a curve by its values and its lower bound, middle and upper bound."""
+        k, n, names = effect.column, effect.levels, self._names
+        # columns of a category are named "category = level"
+        told = [str(one).partition(" = ") for one in names[k : k + n]]
+        category = told[0][0] if n else None
+        return Curve(
+            part=effect.name(names, self._cycle),
+            column=category if n else names[k],
+            values=values,
+            effect=drawn[:, 1],
+            bounds=drawn[:, [0, 2]],
+            memory=self._length(effect.memory) if effect.memory else "",
+            levels=tuple(level for _, _, level in told),
+            delay=self._length(effect.delay) if effect.delay else "",
+        )
 
     def _asked(
         self, asked: Asked, n: int | None
@@ -299,7 +341,9 @@ class StructuralAnswers:
         series, ticks = asked.series, asked.ticks
         self._warn_of_controls(known)
         place = known.at_or_before(series, ticks)
-        inputs, late = self.states.inputs(series, ticks, known, place, n, seed)
+        inputs, late = self.states.inputs(
+            series, ticks, known=known, place=place, n=n, seed=seed
+        )
         if late is not None:
             changes = late if changes is None else changes + late
         times = self.model.times(self._history.rows, series, ticks)
@@ -327,22 +371,24 @@ class StructuralAnswers:
     ) -> Array:
         """Return numbers of each row's distribution in each channel, and limits."""
         is_curved = any(effect.knots for effect in self.model.effects)
-        n = None if is_widened or is_curved else 0  # the mean of a line is known
+        # of a line in X the mean over paths is that at the mean of X: none are needed
+        n = None if is_widened or is_curved else 0
         rows, order, adjustments = self._asked(asked, n)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         for k, own, place, adjustment in self._parts(rows, adjustments):
             limits = self.states.limits(k, own, adjustment)
-            table[order[place], k] = of(
-                self._answered(k, own, adjustment, limits, is_widened), limits
-            )
+            found = self._answered(k, own, adjustment, limits, is_widened=is_widened)
+            table[order[place], k] = of(found, limits)
         return finite(table)
 
     def _parts(
         self, rows: ChannelRows, adjustments: list[Adjustment | None]
     ) -> Iterator[tuple[int, ChannelRows, Rows, Adjustment | None]]:
         """Yield channels with the rows of like series, their place, and its move."""
-        for k, adjustment in enumerate(adjustments) if len(rows.times) else ():
+        if not len(rows.times):
+            return
+        for k, adjustment in enumerate(adjustments):
             for _, place in self.states.channels[k].split(rows):
                 own = None if adjustment is None else adjustment.at(place)
                 yield k, rows.where(place), place, own
@@ -356,7 +402,13 @@ class StructuralAnswers:
         is_widened: bool,
     ) -> Mixture | Floored | Between:
         """Return a channel's distribution: within bounds, told or zero."""
-        mixture = self.states.answered(channel, asked, adjustment, limits, is_widened)
+        mixture = self.states.answered(
+            channel,
+            asked,
+            adjustment=adjustment,
+            limits=limits,
+            is_widened=is_widened,
+        )
         step, bounds = self._steps[channel], self.model.bounds[channel]
         if np.isfinite(bounds).all():
             return Between(mixture, bounds)
@@ -372,9 +424,12 @@ class StructuralAnswers:
         """Warn of the first column that takes another value than its only one."""
         seen, effects = self._history.observations.controls, self.model.effects
         names = self._history.columns.numbers
-        is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
+        is_constant = (seen == seen[0]).all(0)
+        is_new = (known.controls != seen[0]) & is_constant
+        # what acts was not constant: a column, or all levels of a category
         for effect in (e for e in effects if e.is_of_X):
-            is_new[:, effect.column : effect.column + max(effect.levels, 1)] = False
+            end = effect.column + max(effect.levels, 1)
+            is_new[:, effect.column : end] = False
         for k in np.flatnonzero(is_new.any(0))[:1]:
             row = int(np.argmax(is_new[:, k]))
             warnings.warn(
@@ -390,8 +445,10 @@ class StructuralAnswers:
         """Warn of columns that act and are far from all that was seen."""
         seen, names = self._history.rows.controls, self._history.columns.numbers
         low, high = seen.min(0), seen.max(0)
+        # three half-ranges from the middle, all over four: no difference of floats that
+        # are near their largest overflows
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
+        is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half
         used = sorted({e.column for e in self.model.effects if e.is_of_X})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))

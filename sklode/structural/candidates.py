@@ -19,6 +19,7 @@ from scipy.special import logsumexp
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import IDENTITY, LEAST, Link
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.filter_pass import FilterPass, Rule, States, System, Wanted
 from sklode.structural.state_space import (
     LEAST_NOISE,
     PLACE,
@@ -31,54 +32,16 @@ FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
 # innovations beyond so many deviations weigh less, see `kalman`: normal ones are larger
 # once in 370
 THRESHOLD = 3.0
-_PASSES = 2  # of the filter, that find the scale of each series
-_BURNT, _FEWEST = 5, 10  # first rows, whose states are vague; rows that tell a skew
-_FADED = 10.0  # memories in a series, of deviations that pass
-_MOST_SKEW = 2.0  # of errors, over that of normal ones: few rows decide beyond
-_LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
-
-
-class System(NamedTuple):
-    """What `kalman` has T, Q and Z of each row from: most of its functions begin so."""
-
-    times: Array  # (row,), in usual gaps
-    design: Array  # (row, state), see `kalman.design_rows`
-    bounds: Numbers  # (series + 1,)
-    rates: Array  # see `kalman.RATES`
-    waves: Array  # (harmonic, 3), see `StateSpace`
-
-
-class States(NamedTuple):
-    """Of one candidate: each series' states before or after a row."""
-
-    means: Array  # (series, state)
-    covariances: Array  # (series, state, state)
-    runs: Array  # (series, 2), see `kalman.filter_rows`
-
-    @classmethod
-    def of(cls, spaces: list[StateSpace]) -> States:
-        """Return the states at the first rows of series."""
-        covariances = np.stack([space.start for space in spaces])
-        n, d = covariances.shape[:2]
-        return cls(np.zeros((n, d)), covariances, np.zeros((n, 2)))
-
-
-class FilterPass(NamedTuple):
-    """What `kalman.filter_rows` returns, and leaves of the states."""
-
-    loss: float
-    v_F: Array  # (row,)
-    inverse_F: Array  # (row,)
-    jumps: Array  # (row,)
-    signal: Array  # (row, part)
-    variance: Array  # (row, part)
-    gains: Array  # (row, part, state)
-    states: States  # after the last rows
-
-    @property
-    def innovations(self) -> Array:
-        """Each row's, in standard deviations; smaller of errors."""
-        return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
+# of the filter, that find the scale of each series
+_PASSES = 2
+# first rows, whose states are vague; rows that tell a skew
+_BURNT, _FEWEST = 5, 10
+# memories in a series, of deviations that pass
+_FADED = 10.0
+# of errors, over that of normal ones: few rows decide beyond
+_MOST_SKEW = 2.0
+# of the usual value: what logarithms take zero and less for
+_LOWEST = 1e-9
 
 
 class Units(NamedTuple):
@@ -126,7 +89,8 @@ class Candidate(NamedTuple):
     @property
     def noise(self) -> float:
         """Variance of the observation noise, in units of the states."""
-        return float(np.exp(2 * self.logs[PLACE["noise"]])) + LEAST_NOISE**2
+        log = self.logs[PLACE["noise"]]
+        return float(np.exp(2 * log)) + LEAST_NOISE**2
 
     @property
     def observed_noise(self) -> float:
@@ -142,7 +106,8 @@ class Candidate(NamedTuple):
         blur = np.where(np.isinf(blur), 0.0, blur)
         # the less is told of it, the nearer to the usual one: the mean of a normal
         # logarithm of variance ``scale_spread`` squared, seen with variance ``blur``
-        weight = self.scale_spread**2 / (self.scale_spread**2 + blur)
+        prior = self.scale_spread**2
+        weight = prior / (prior + blur)
         scale = self.scale * (scale / self.scale) ** weight
         if self.in_proportion:
             location = self.location * scale / self.scale
@@ -156,10 +121,16 @@ class Candidate(NamedTuple):
         series, counts = table.series, table.lengths
         values, n = self.scaled(table.values), np.maximum(counts, 1)
         middle, varies = _middles(values, table)
-        spread = np.bincount(series, np.abs(values - middle[series]), len(counts)) / n
+
+        def sums_of(values: Array) -> Array:
+            sums = np.bincount(series, values, len(counts))
+            return np.asarray(sums, np.float64)
+
         # a start: the mean deviation, or of n equal values an n-th; the more there are,
         # the narrower
-        scale = self.scale * np.where(varies, spread, np.where(counts > 0, 1 / n, 1.0))
+        spread = sums_of(np.abs(values - middle[series])) / n
+        equal = np.where(counts > 0, 1 / n, 1.0)
+        scale = self.scale * np.where(varies, spread, equal)
         # a constant is known; others are as far from what all share as they are
         own = (counts > 0) & (self.centred | ~varies)
         location = self.location + self.scale * np.where(own, middle, 0.0)
@@ -169,14 +140,16 @@ class Candidate(NamedTuple):
         for _ in range(_PASSES):
             one = self._replace(units_of_series=Units(location, scale))
             found = one.filtered(space, one.in_units(table))
-            squares = found.v_F**2 / np.where(found.inverse_F > 0, found.inverse_F, 1)
-            sums = np.bincount(series, squares, len(counts))
-            scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
+            # v^2 / F is (v / F)^2 over 1 / F, which is 0 where nothing is observed
+            inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1)
+            squares = found.v_F**2 / inverse_F
+            sums = sums_of(squares)
+            scale = scale * np.sqrt((sums + 1) / n)
         # the delta method: the variance of s^2 is (kurtosis - 1) s^4 / n, and that of
         # log s a quarter of it over s^4; normal rows have 1 / (2 n), and none less
-        fourth = np.bincount(series, squares**2, len(counts))
-        n = np.maximum(counts, 0.1)
-        blur = np.maximum(0.5, (n * fourth / np.maximum(sums, 1e-9) ** 2 - 1) / 4) / n
+        fourth, count = sums_of(squares**2), np.maximum(counts, 0.1)
+        kurtosis = count * fourth / np.maximum(sums, 1e-9) ** 2
+        blur = np.maximum(0.5, (kurtosis - 1) / 4) / count
         return location, scale, np.where(varies, blur, np.inf)
 
     def skew(self, table: ChannelRows, span: float) -> float:
@@ -202,11 +175,13 @@ class Candidate(NamedTuple):
             return 1.0
         scale = scale[told]
         deviation, signal = found.signal[told].T
+        # what fades was expected by rows before: it goes over to the error, v + fading
         fading = deviation * self.fades(span)
         middle = scale * (signal - fading)
         middle += np.broadcast_to(units.location, told.shape)[told]
-        errors = scale * (found.v_F[told] / found.inverse_F[told] + fading)
-        # what fades varies as it does in the long run
+        v = found.v_F[told] / found.inverse_F[told]
+        errors = scale * (v + fading)
+        # and then varies as it does in the long run
         more = self.fades(span) * (space.start[3, 3] - found.variance[told, 0])
         noise = self.noise + rows.errors[told] ** 2
         usual = scale**2 * (found.variance[told, 1] + more + noise) / 2
@@ -218,7 +193,8 @@ class Candidate(NamedTuple):
 
     def fades(self, span: float) -> bool:
         """Return whether deviations fade so often that they pass: no trend does."""
-        return bool(np.exp(self.logs[PLACE["OU memory"]]) <= span / _FADED)
+        memory = np.exp(self.logs[PLACE["OU memory"]])
+        return bool(memory <= span / _FADED)
 
     def at(self, series: Numbers) -> Candidate:
         """Return it with the location and scale of each row, of some series."""
@@ -260,7 +236,8 @@ class Candidate(NamedTuple):
         """Return rows of all series in the units of the states."""
         one, errors = self.at(table.series), table.errors
         if errors.any():
-            if one.form.linked:  # the delta method: as far as u moves with y
+            if one.form.linked:
+                # the delta method: u moves du / dy times as far as y
                 errors = errors * np.exp(one.link.log_slope(table.values))
             errors = errors / one.units.scale
         return table._replace(values=one.scaled(table.values), errors=errors)
@@ -268,7 +245,8 @@ class Candidate(NamedTuple):
     def log_units(self, table: ChannelRows) -> float:
         """Return what a loss in the units of the states lacks of one in y's."""
         known = ~np.isnan(table.values)
-        scale = np.broadcast_to(self.at(table.series).units.scale, known.shape)
+        units = self.at(table.series).units
+        scale = np.broadcast_to(units.scale, known.shape)
         # the density of y is that of z times dz / dy = (du / dy) / scale
         lacks = float(np.log(scale[known]).sum())
         if self.form.linked:
@@ -276,16 +254,18 @@ class Candidate(NamedTuple):
         return lacks
 
     @property
-    def step(self) -> float:
-        """How far innovations add up to a step of the trend."""
-        return float(kalman().STEP) if self.steps else math.inf
+    def rule(self) -> Rule:
+        """What is an outlier, and what a step of the trend."""
+        step = float(kalman().STEP) if self.steps else math.inf
+        return Rule(threshold=float(self.threshold), step=step)
 
     def system(self, space: StateSpace, table: ChannelRows) -> System:
         """Return what says how the states go from row to row, and are observed."""
-        columns = [1 + column for effect in self.form.effects for column in effect]
+        # the first input is how far the clock is ahead of time; X follows
+        clock, X = table.inputs[:, 0], table.inputs[:, 1:]
         design = kalman().design_rows(
-            clock=table.times + table.inputs[:, 0],
-            columns=table.inputs[:, columns],
+            clock=table.times + clock,
+            columns=X[:, self.form.columns],
             frequencies=space.waves[:, 0],
         )
         return System(
@@ -311,46 +291,34 @@ class Candidate(NamedTuple):
         No ``states``: series are filtered from their first rows on.
         """
         n = len(table.bounds) - 1
-        states = States.of([space] * n) if states is None else states
-        states = States(*(array.copy() for array in states))
+        states = States.first(space, n) if states is None else states.copy()
         since = np.zeros(n) if since is None else since
-        d = len(space.start)
-        loss, v_F, inverse_F, jumps, signal, variance, gains = kalman().filter_rows(
-            *self.system(space, table),
+        found: FilterPass = kalman().filter_rows(
+            self.system(space, table),
             values=table.values,
             errors=table.errors**2,
-            states=tuple(states),
-            since=since,
-            threshold=self.threshold,
-            step=self.step,
-            parts=np.zeros((0, d)) if parts is None else parts,
-            after=np.zeros((0, d)) if after is None else after,
-            predicted=np.zeros((0, d, d)) if predicted is None else predicted,
-        )
-        return FilterPass(
-            loss=loss,
-            v_F=v_F,
-            inverse_F=inverse_F,
-            jumps=jumps,
-            signal=signal,
-            variance=variance,
-            gains=gains,
             states=states,
+            since=since,
+            rule=self.rule,
+            wanted=Wanted.of(len(space.start), parts, after, predicted),
         )
+        return found
 
 
 def _middles(values: Array, table: ChannelRows) -> tuple[Array, Flags]:
     """Return each series' median, 0 without rows, and whether its values differ."""
-    known = np.append(values[np.lexsort((values, table.series))], 0.0)
+    # sorted within each series; at the end a 0 that series without rows read
+    ordered = np.append(values[np.lexsort((values, table.series))], 0.0)
     first, end = table.bounds[:-1], table.bounds[1:]
 
     def at(place: Numbers) -> Array:
-        found: Array = known[np.where(end > first, place, -1)]
+        found: Array = ordered[np.where(end > first, place, -1)]
         return found
 
-    # the mean of the two values in the middle, which are one of an odd number
-    middle = at((first + end - 1) // 2) / 2 + at((first + end) // 2) / 2
-    return middle, at(end - 1) > at(first)
+    # the mean of the two values in the middle, which are one of an odd number; halves
+    # are added, as a sum may overflow
+    below, above = at((first + end - 1) // 2), at((first + end) // 2)
+    return below / 2 + above / 2, at(end - 1) > at(first)
 
 
 def heaviest(candidates: Sequence[Candidate]) -> Candidate:
@@ -370,13 +338,14 @@ def links_of(channels: Sequence[Sequence[Candidate]]) -> tuple[Link, ...]:
     Of groups of series the first, which is the largest, tells. Where values lie at a
     bound, they are read as they are.
     """
-    best = [heaviest_of_each(candidates)[0] for candidates in channels]
-    return tuple(
-        c.link._replace(least=float(c.least[0]))
-        if c.form.linked and not c.link.past
-        else IDENTITY
-        for c in best
-    )
+    links = []
+    for candidates in channels:
+        best = heaviest_of_each(candidates)[0]
+        link = IDENTITY
+        if best.form.linked and not best.link.past:
+            link = best.link._replace(least=float(best.least[0]))
+        links.append(link)
+    return tuple(links)
 
 
 def kalman() -> ModuleType:

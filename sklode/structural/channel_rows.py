@@ -60,12 +60,14 @@ class ChannelRows(NamedTuple):
     @property
     def starts(self) -> Array:
         """Time of each series' first row; infinity of an empty one."""
+        # an empty series at the end begins beyond all rows: it reads the infinity
         first = np.append(self.times, np.inf)[self.bounds[:-1]]
         return np.where(self.lengths > 0, first, np.inf)
 
     @property
     def ends(self) -> Array:
         """Time of each series' last row; minus infinity of an empty one."""
+        # and one at the beginning has its last row at -1
         last = np.append(self.times, -np.inf)[self.bounds[1:] - 1]
         return np.where(self.lengths > 0, last, -np.inf)
 
@@ -113,9 +115,17 @@ class ChannelRows(NamedTuple):
         inputs = np.concatenate([self.inputs, other.inputs])
         errors = np.append(self.errors, other.errors)
         if len(self.bounds) == 2 and self.ends[0] <= other.starts[0]:
-            bounds = self.bounds + other.bounds  # they need no sorting
-            return ChannelRows(times, values, inputs, errors, bounds), is_other
+            # of one series, whose rows end where the other's begin: nothing to sort
+            merged = ChannelRows(
+                times=times,
+                values=values,
+                inputs=inputs,
+                errors=errors,
+                bounds=self.bounds + other.bounds,
+            )
+            return merged, is_other
         series = np.append(self.series, other.series)
+        # by series, then by time; at equal stamps own rows come first
         order = np.lexsort((is_other, times, series))
         found = ChannelRows.of(
             series=series[order],
@@ -130,14 +140,17 @@ class ChannelRows(NamedTuple):
 
 def power_of_two(values: Array) -> float:
     """Return one near the largest value: over it, squares are floats."""
-    return float(2.0 ** (np.frexp(np.abs(values).max())[1] - 1))
+    # x = m 2^e with m from 1/2 to 1; to divide by a power of two rounds nothing
+    _, exponent = np.frexp(np.abs(values).max())
+    return float(2.0 ** (exponent - 1))
 
 
 def last_rows(tables: list[ChannelRows], most: int) -> list[ChannelRows]:
     """Return the last rows of a lone series, or some series of a panel."""
     longest = max(tables, key=lambda table: len(table.times))
     if len(longest.bounds) == 2:
-        first = longest.times[-most:][:1]  # none of no rows
+        # all channels from the same stamp on; none of no rows
+        first = longest.times[-most:][:1]
         return [table.where(table.times >= first) for table in tables]
     every = math.ceil(len(longest.times) / (2 * most))
     return [table.where(table.series % every == 0) for table in tables]

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.structural.candidates import Candidate, States, heaviest_of_each
+from sklode.structural.candidates import Candidate, heaviest_of_each
 from sklode.structural.channel_rows import ChannelRows, last_rows
+from sklode.structural.filter_pass import States
 from sklode.structural.groups import groups_of
 from sklode.structural.regression import (
     BLOCKS,

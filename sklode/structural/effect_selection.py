@@ -75,7 +75,7 @@ class EffectJudge:
         """Return what is not expected of columns, in deviations, by stretch."""
         columns = np.ascontiguousarray(columns)
         expected = kalman().filter_columns(
-            *self._system,
+            self._system,
             inverse_F=self._inverse_F,
             gains=self._gains,
             values=columns,

@@ -6,7 +6,6 @@ Tested in tests/structural/test_exactness.py and test_concurrent.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,9 +17,7 @@ from sklode.structural.effects import places
 from sklode.structural.filtering import GroupedChannel
 from sklode.structural.limits import BOUNDS, Limits
 from sklode.structural.mixture import Adjustment, Mixture
-
-if TYPE_CHECKING:  # a model makes these, which know it
-    from sklode.structural.model import StructuralModel
+from sklode.structural.model import StructuralModel
 
 N_PATHS = 40
 """Of columns that are not known yet, which tell how wide answers are."""
@@ -34,6 +31,17 @@ class FilteredModel:
     observations: Observations
     channels: list[GroupedChannel]
 
+    @classmethod
+    def of(cls, model: StructuralModel, observations: Observations) -> FilteredModel:
+        """Filter the rows of series, those that the model was found on or others."""
+        tables = model.tables(observations)
+        each = zip(model.channels, tables, model.spans, strict=True)
+        channels = [
+            GroupedChannel.of(candidates, table, span)
+            for candidates, table, span in each
+        ]
+        return cls(model, observations, channels)
+
     def updated(self, observations: Observations) -> FilteredModel:
         """Return the same after more rows, filtering only those if it can."""
         fresh = _rows_after(self.observations, observations)
@@ -45,7 +53,7 @@ class FilteredModel:
         )
         # and where a column acts late, between its rows, what was between old ones
         if fresh is None or may_change or self.model.is_delayed:
-            return self.model.filtered(observations)
+            return FilteredModel.of(self.model, observations)
         tables = self.model.tables(observations, fresh)
         pairs = zip(self.channels, tables, strict=True)
         channels = [channel.continued(table) for channel, table in pairs]
@@ -101,6 +109,7 @@ class FilteredModel:
             before = ticks - round(effect.delay * model.unit)
             times, own = model.times(rows, series, before), np.array(columns)
             is_late = times > self.channels[channel].table.ends[series]
+            # by series, then by time, as tables of rows are
             late = np.flatnonzero(is_late)
             late = late[np.lexsort((times[late], series[late]))]
             if not len(late):
@@ -139,10 +148,17 @@ class FilteredModel:
             values[0, place] = found.points()
             if n and seed is not None:
                 values[1:, place] = self.drawn(
-                    channel, own, n, seed + channel, noise=False, adjustment=None
+                    channel,
+                    own,
+                    n=n,
+                    seed=seed + channel,
+                    noise=False,
+                    adjustment=None,
                 )
             elif n:
-                values[1:, place] = found.quantiles((np.arange(n) + 0.5) / n).T
+                # in the middle of n parts of equal chance
+                levels = (np.arange(n) + 0.5) / n
+                values[1:, place] = found.quantiles(levels).T
         return values
 
     def limits(
@@ -158,7 +174,8 @@ class FilteredModel:
         found = Limits.of(
             one.table, asked, known, heaviest=one.heaviest, step=step, shared=shared
         )
-        if np.isfinite(model.bounds[channel]).all():  # which suffice
+        if np.isfinite(model.bounds[channel]).all():
+            # two bounds suffice: no move is too far
             return found._replace(reach=np.full_like(found.reach, np.inf))
         return found
 
@@ -173,18 +190,15 @@ class FilteredModel:
     ) -> Array:
         """Return draws of a channel, see `FilteredChannel.drawn`."""
         mixture = self.answered(channel, asked)
-        draws = (
-            self.channels[channel]
-            .of_rows(asked)
-            .drawn(
-                asked,
-                n,
-                seed=seed,
-                noise=noise,
-                told=self._told(channel, asked),
-                factor=self._factor(channel, asked, adjustment),
-                centre=mixture.medians(),
-            )
+        group = self.channels[channel].of_rows(asked)
+        draws = group.drawn(
+            asked,
+            n=n,
+            seed=seed,
+            noise=noise,
+            told=self._told(channel, asked),
+            factor=self._factor(channel, asked, adjustment),
+            centre=mixture.medians(),
         )
         if adjustment is None:
             return draws
@@ -207,6 +221,7 @@ class FilteredModel:
         told = self.model.concurrent.told(self.channels, channel, asked)
         if told is not None or not self.model.cross.weights[:, :, channel].any():
             return told
+        # next rows come after the last row of any channel
         ends = np.max([one.table.ends for one in self.channels], axis=0)
         ends = np.maximum(ends, 0.0)
         sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)

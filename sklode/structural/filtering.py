@@ -15,16 +15,18 @@ from functools import cached_property
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.candidates import Candidate, States, kalman, kalman_back
+from sklode.structural.candidates import Candidate, kalman, kalman_back
 from sklode.structural.channel_rows import ChannelRows, Rows
 from sklode.structural.concurrent import Told
 from sklode.structural.cross_channel import MEMORIES
+from sklode.structural.filter_pass import States
 from sklode.structural.groups import groups_of
 from sklode.structural.mixture import Mixture
 from sklode.structural.state_space import StateSpace
 from sklode.structural.widening import Widening
 
-NO_SHOCKS = np.zeros((0, 3, 2))  # none are asked for, see `kalman_back.smooth_rows`
+# none are asked for, see `kalman_back.smooth_rows`
+NO_SHOCKS = np.zeros((0, 3, 2))
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,12 @@ class GroupedChannel:
         numbers = groups_of(candidates, table)
         place = np.zeros(len(numbers), np.int64)
         groups: list[FilteredChannel] = []
-        for group in dict.fromkeys(candidate.group for candidate in candidates):
+        # a dict keeps the order, in which the largest group is first
+        for group in dict.fromkeys(c.group for c in candidates):
             mine = numbers == group
             place[mine] = len(groups)
-            own = [candidate for candidate in candidates if candidate.group == group]
+            own = [c for c in candidates if c.group == group]
+            # series of other groups stay, without rows: all count alike
             rows = table if mine.all() else table.where(mine[table.series])
             groups.append(FilteredChannel.of(own, rows, span))
         return cls(table, place, groups)
@@ -55,13 +59,14 @@ class GroupedChannel:
         """Return groups with those rows, of some, that are of their series."""
         place = self.place[rows.series]
         some = np.unique(place).tolist()
-        if len(some) < 2:
+        if len(some) < 2:  # the only one; the first where there are no rows
             return [(self.groups[max(some, default=0)], slice(None))]
         return [(self.groups[k], np.flatnonzero(place == k)) for k in some]
 
     def of_rows(self, rows: ChannelRows) -> FilteredChannel:
         """Return the group that rows are of, whose series are all alike."""
-        return self.groups[self.place[rows.series[0]] if len(rows.times) else 0]
+        first = self.place[rows.series[0]] if len(rows.times) else 0
+        return self.groups[first]
 
     def continued(self, new: ChannelRows) -> GroupedChannel:
         """Return the states after more rows, which follow those it has."""
@@ -87,8 +92,9 @@ class GroupedChannel:
 
     def noises(self, rows: ChannelRows) -> Array:
         """Return variances of the noise at rows, in those units."""
-        noises = np.array([group.heaviest[0].noise for group in self.groups])
-        return np.asarray(noises[self.place[rows.series]] + rows.errors**2)
+        each = np.array([group.heaviest[0].noise for group in self.groups])
+        noises = each[self.place[rows.series]]
+        return np.asarray(noises + rows.errors**2)
 
     def smoothed(self, rows: ChannelRows, asked: ChannelRows) -> tuple[Array, Array]:
         """Return its signal and variance, had it these rows, in those units."""
@@ -118,7 +124,7 @@ class FilteredChannel:
         n = len(table.bounds) - 1
         own = [candidate.own(table, span) for candidate in candidates]
         spaces = [candidate.space(span) for candidate in own]
-        states = [States.of([space] * n) for space in spaces]
+        states = [States.first(space, n) for space in spaces]
         nothing = cls(
             candidates=own,
             table=table.where(slice(0)),
@@ -156,35 +162,47 @@ class FilteredChannel:
             states.append(found.states)
             if candidate is heaviest:
                 innovations = found.innovations
+        # each innovation counts less by the time from it to the new last row
         ends = np.maximum(self.table.ends, new.ends)
         sums = self.sums_at(ends)
         left = _faded(ends[new.series] - new.times)
+        # `add.at` adds up what rows of one series have; += would keep one of them
         np.add.at(sums, new.series, innovations[:, None] * left)
-        table = self.table.merged(new)[0] if len(self.table.times) else new
+        table = new
+        if len(self.table.times):
+            table, _ = self.table.merged(new)
         return replace(self, table=table, states=states, sums=sums)
 
     def sums_at(self, times: Array) -> Array:
         """Return sums of innovations at times after each last row."""
-        return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
+        # of a series without rows, which ends at minus infinity, sums are zero
+        ends = np.maximum(self.table.ends, 0)
+        return self.sums * _faded(np.maximum(times - ends, 0))
 
     def answered(self, asked: ChannelRows, told: Told | None = None) -> Mixture:
         """Return the distribution of the signal, given what other channels tell."""
         means, variances, passing = self.signals(asked)
         if told is not None:
-            means, narrower = told.moved(means), told.narrower**2
+            means = told.moved(means)
+            # of deviations; variances go with the square
+            narrower = told.narrower**2
             variances, passing = variances * narrower, passing * narrower
-        each = [candidate.at(asked.series) for candidate in self.candidates]
-        return Mixture.of(each, means, variances, passing)
+        each = [c.at(asked.series) for c in self.candidates]
+        return Mixture.of(each, means=means, variances=variances, passing=passing)
 
     def smoothed(self, rows: ChannelRows, asked: ChannelRows) -> tuple[Array, Array]:
         """Return its signal and variance, had it these rows, in states' units."""
         candidate, _ = self.heaviest
-        form = candidate.form._replace(linked=False)
+        # rows are in states' units already: a candidate that leaves them as they are
         plain = candidate._replace(
-            form=form, location=0.0, scale=1.0, units_of_series=None
+            form=candidate.form._replace(linked=False),
+            location=0.0,
+            scale=1.0,
+            units_of_series=None,
         )
         whole = plain.space(self.span).whole
-        signal, variance = replace(self, table=rows)._smoothed(plain, asked, whole)
+        had = replace(self, table=rows)
+        signal, variance = had._smoothed(plain, asked, whole)
         return signal[:, 0], variance[:, 0]
 
     def signals(self, asked: ChannelRows) -> Array:
@@ -193,12 +211,15 @@ class FilteredChannel:
         They are in states' units.
         """
         found = np.empty((3, len(self.candidates), len(asked.times)))
+        # a series of which a row at or before its last one is asked is smoothed whole;
+        # the others go on from the states after their rows
         inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
         since = self._since(ahead)
         for k, candidate in enumerate(self.candidates):
             space, states = self.spaces[k], self.states[k]
             parts = space.deviation_and_all
+            # an OU process that lasts is no part that fades: none of its states count
             parts[0] *= candidate.fades(self.span)
             if len(ahead.times):
                 run = candidate.filtered(
@@ -206,29 +227,30 @@ class FilteredChannel:
                 )
                 found[:, k, ~inside] = _stacked(run.signal, run.variance)
             if len(past.times):
-                found[:, k, inside] = _stacked(*self._smoothed(candidate, past, parts))
+                signal, variance = self._smoothed(candidate, past, parts)
+                found[:, k, inside] = _stacked(signal, variance)
         return found
 
     def _added(self, k: int, rows: ChannelRows, changes: Array) -> Array:
         """Return what changes of inputs add to a candidate's signal, (path, row)."""
-        effects = self.candidates[k].form.effects
-        columns = [column for effect in effects for column in effect]
+        columns = self.candidates[k].form.columns
         means = self.states[k].means
-        own = means[rows.series, means.shape[1] - len(columns) :]
         # coefficients are the last states, in the order of the form's effects
-        added: Array = (changes[..., columns] * own).sum(-1)
+        first = means.shape[1] - len(columns)
+        coefficients = means[rows.series, first:]
+        added: Array = (changes[..., columns] * coefficients).sum(-1)
         return added
 
     def blurred(self, mixture: Mixture, asked: ChannelRows) -> Mixture:
         """Return answers over what unknown X may be."""
         if asked.changes is None:
             return mixture
-        added = np.stack(
-            [
-                one.at(asked.series).units.scale * self._added(k, asked, asked.changes)
-                for k, one in enumerate(self.candidates)
-            ]
-        )
+        each = []
+        for k, candidate in enumerate(self.candidates):
+            scale = candidate.at(asked.series).units.scale
+            each.append(scale * self._added(k, asked, asked.changes))
+        added = np.stack(each)
+        # what X adds varies beside the signal: means and variances add up
         means = mixture.means + added.mean(axis=1)
         spreads = np.hypot(mixture.spreads, added.std(axis=1))
         return replace(mixture, means=means, spreads=spreads)
@@ -277,30 +299,14 @@ class FilteredChannel:
         # stratified: candidates are drawn as often as they weigh, in random order
         places = (rng.permutation(n) + 0.5) / n
         chosen = np.minimum(np.searchsorted(weights, places), len(weights) - 1)
-        since = self._since(asked)
         draws = np.empty((n, len(asked.times)))
         for k in np.unique(chosen):
             mine = np.flatnonzero(chosen == k)
-            space, states_of = self.spaces[k], self.states[k]
             for series in np.flatnonzero(asked.lengths).tolist():
                 candidate = self.candidates[k].alone(series)
-                known, own = self.table.alone(series), asked.alone(series)
-                if since[series] <= 0:
-                    alone = replace(self, candidates=[candidate], table=known)
-                    paths = alone._paths_inside(own, len(mine), rng)
-                else:
-                    a, P = states_of.means[series], states_of.covariances[series]
-                    white = rng.standard_normal((len(a), len(mine)))
-                    states = a[:, None] + _root(P) @ white
-                    normals = rng.standard_normal((len(own.times), *states.shape))
-                    paths = kalman().simulate_rows(
-                        *candidate.system(space, own),
-                        since=since[series],
-                        states=states,
-                        jumps=np.zeros(len(own.times)),
-                        normals=normals,
-                    )
+                own = asked.alone(series)
                 place = np.arange(asked.bounds[series], asked.bounds[series + 1])
+                paths = self._paths(k, series, own, len(mine), rng)
                 if told is not None:
                     paths = told.at(place).moved(paths.T).T
                 if noise:
@@ -312,9 +318,32 @@ class FilteredChannel:
                     paths = middle + factor[place, None] * (paths - middle)
                 if own.changes is not None:
                     paths = paths + self._added(k, own, own.changes[mine]).T
-                values = candidate.original(paths)
-                draws[np.ix_(mine, place)] = values.T
+                draws[np.ix_(mine, place)] = candidate.original(paths).T
         return draws
+
+    def _paths(
+        self, k: int, series: int, asked: ChannelRows, n: int, rng: np.random.Generator
+    ) -> Array:
+        """Return draws of the signal of one series, by one candidate, (row, draw)."""
+        candidate = self.candidates[k].alone(series)
+        known = self.table.alone(series)
+        since = float(asked.starts[0] - max(known.ends[0], 0.0))
+        if since <= 0:
+            alone = replace(self, candidates=[candidate], table=known)
+            return alone._paths_inside(asked, n, rng)
+        a = self.states[k].means[series]
+        P = self.states[k].covariances[series]
+        white = rng.standard_normal((len(a), n))
+        states = a[:, None] + _root(P) @ white
+        normals = rng.standard_normal((len(asked.times), *states.shape))
+        paths: Array = kalman().simulate_rows(
+            candidate.system(self.spaces[k], asked),
+            since=since,
+            states=states,
+            jumps=np.zeros(len(asked.times)),
+            normals=normals,
+        )
+        return paths
 
     def _paths_inside(
         self, asked: ChannelRows, n: int, rng: np.random.Generator
@@ -332,22 +361,26 @@ class FilteredChannel:
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
         normals = rng.standard_normal((len(rows.times), *states.shape))
         paths = kalman().simulate_rows(
-            *system, since=0.0, states=states, jumps=found.jumps, normals=normals
+            system, since=0.0, states=states, jumps=found.jumps, normals=normals
         )
         known = found.inverse_F > 0
         # F less the signal's variance is that of the noise, of outliers a larger one
-        spread = np.zeros(len(known))
-        spread[known] = 1 / found.inverse_F[known] - found.variance[known, 0]
-        spread = np.sqrt(np.maximum(spread, 0.0))[:, None]
+        noise = np.zeros(len(known))
+        noise[known] = 1 / found.inverse_F[known] - found.variance[known, 0]
+        spread = np.sqrt(np.maximum(noise, 0.0))[:, None]
         values = paths + spread * rng.standard_normal(paths.shape)
-        # of what is linear, the difference tells the difference
-        gains, left = np.ascontiguousarray(found.gains[:, 0]), rows.values[:, None]
-        left = np.where(known[:, None], left - values, 0.0)
+        # y - y+, of each draw a column: given the weights that outliers have, all is
+        # linear, and E(s | y - y+) is smoothed as a series y - y+ would be
+        left = np.where(known[:, None], rows.values[:, None] - values, 0.0)
+        # the only part is all states: its covariances with them are M
         expected = kalman().filter_columns(
-            *system, inverse_F=found.inverse_F, gains=gains, values=left
+            system,
+            inverse_F=found.inverse_F,
+            gains=np.ascontiguousarray(found.gains[:, 0]),
+            values=left,
         )
         more, _ = kalman_back().smooth_rows(
-            *system,
+            system,
             v_F=(left - expected) * found.inverse_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,
@@ -360,21 +393,26 @@ class FilteredChannel:
         self, candidate: Candidate, asked: ChannelRows, parts: Array
     ) -> tuple[Array, Array]:
         """Return parts and their variances, (row, part), given all rows."""
-        known = self.table.where((asked.lengths > 0)[self.table.series])
-        rows, is_asked = candidate.in_units(known).merged(asked)
+        # series that are not asked need no filtering: they are left out
+        is_needed = (asked.lengths > 0)[self.table.series]
+        known = candidate.in_units(self.table.where(is_needed))
+        rows, is_asked = known.merged(asked)
         leads = self._leads(rows)
         rows = rows.without_empty()
         spaces = {lead: candidate.space(self.span, lead) for lead in set(leads)}
-        space, states = spaces[leads[0]], States.of([spaces[lead] for lead in leads])
+        # they differ by the covariance at the start alone
+        space = spaces[leads[0]]
+        states = States.of(np.stack([spaces[lead].start for lead in leads]))
         found = candidate.filtered(space, rows, parts=parts, states=states)
         more, less = kalman_back().smooth_rows(
-            *candidate.system(space, rows),
+            candidate.system(space, rows),
             v_F=found.v_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,
             shocks=NO_SHOCKS,
         )
-        signal, variance = found.signal + more[..., 0], found.variance - less
+        signal = found.signal + more[..., 0]
+        variance = found.variance - less
         return signal[is_asked], variance[is_asked]
 
     def _leads(self, rows: ChannelRows) -> list[float]:
@@ -384,7 +422,8 @@ class FilteredChannel:
 
     def _since(self, new: ChannelRows) -> Array:
         """Return the time from each last row, or 0, to the first new one."""
-        return np.where(new.lengths > 0, new.starts - np.maximum(self.table.ends, 0), 0)
+        ends = np.maximum(self.table.ends, 0)
+        return np.where(new.lengths > 0, new.starts - ends, 0)
 
 
 def _stacked(signal: Array, variance: Array) -> Array:
@@ -400,6 +439,7 @@ def _faded(passed: Array) -> Array:
 
 def _root(covariance: Array) -> Array:
     """Return a square root of a covariance, which may be singular."""
+    # P = V diag(w) V', so that V diag(w)^(1/2) is one; Cholesky's needs P > 0
     values, vectors = np.linalg.eigh(covariance)
     root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
     return root

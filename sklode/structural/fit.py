@@ -12,6 +12,7 @@ from typing import Any
 from sklode.data.arrays import Columns
 from sklode.data.history import History
 from sklode.structural.answers import Ahead, StructuralAnswers
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 from sklode.structural.unknown import Unknown
 
@@ -30,7 +31,7 @@ def answers_of(
     if isinstance(before, StructuralAnswers) and before.model is structural:
         states = before.states.updated(history.rows)
     else:
-        states = structural.filtered(history.rows)
+        states = FilteredModel.of(structural, history.rows)
     unknown = Unknown(history, seed) if history.controls else None
     return StructuralAnswers(states, history, seed, ahead, unknown)
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.candidates import Candidate, States, System, kalman
+from sklode.structural.candidates import Candidate, kalman
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.filter_pass import LossSlopes, States, System, Wanted
 from sklode.structural.state_space import (
     MEMORIES_OF_SEASONS,
     PLACE,
@@ -30,14 +31,6 @@ class _Part(NamedTuple):
     bounds: Numbers
     values: Array
     errors: Array  # variances of measurement
-
-
-class _OfSpace(NamedTuple):
-    """The slope of the loss in what a state space has, as a pass backward writes it."""
-
-    rates: Array
-    waves: Array
-    start: Array
 
 
 class Slopes:
@@ -63,19 +56,22 @@ class Slopes:
             self._parts.append(part)
         n_rows = max(len(part.values) for part in self._parts)
         # memory that every pass writes anew
-        self._after = np.empty((n_rows, d))
-        self._predicted = np.empty((n_rows, d, d))
+        self._wanted = Wanted(
+            parts=np.zeros((0, d)),
+            after=np.empty((n_rows, d)),
+            predicted=np.empty((n_rows, d, d)),
+        )
 
     def __call__(self, candidate: Candidate, space: StateSpace) -> tuple[float, Array]:
         """Return both for hyperparameters of the same form."""
         # imports need not wait for numba
         from sklode.structural.kalman_back import slope_back
 
-        d, loss = len(space.start), 0.0
-        slope = _OfSpace(
+        loss, rule = 0.0, candidate.rule
+        slopes = LossSlopes(
             rates=np.zeros_like(space.rates),
             waves=np.zeros_like(space.waves),
-            start=np.zeros((d, d)),
+            start=np.zeros_like(space.start),
         )
         for part in self._parts:
             n = len(part.bounds) - 1
@@ -88,33 +84,27 @@ class Slopes:
                 rates=space.rates,
                 waves=space.waves,
             )
-            more, v_F, inverse_F, jumps, *_ = kalman().filter_rows(
-                *system,
+            found = kalman().filter_rows(
+                system,
                 values=part.values,
                 errors=part.errors,
-                states=tuple(States.of([space] * n)),
+                states=States.first(space, n),
                 since=np.zeros(n),
-                threshold=candidate.threshold,
-                step=candidate.step,
-                parts=np.zeros((0, d)),
-                after=self._after,
-                predicted=self._predicted,
+                rule=rule,
+                wanted=self._wanted,
             )
-            loss += more
+            loss += found.loss
             slope_back(
-                *system,
+                system,
                 errors=part.errors,
-                threshold=candidate.threshold,
-                v_F=v_F,
-                inverse_F=inverse_F,
-                jumps=jumps,
-                after=self._after,
-                predicted=self._predicted,
-                of_rates=slope.rates,
-                of_waves=slope.waves,
-                of_start=slope.start,
+                threshold=rule.threshold,
+                v_F=found.v_F,
+                inverse_F=found.inverse_F,
+                jumps=found.jumps,
+                wanted=self._wanted,
+                slopes=slopes,
             )
-        return loss, _in_logs(candidate, space, slope, span=self._span)
+        return loss, _in_logs(candidate, space, slopes, span=self._span)
 
 
 def _parts(bounds: Numbers, most: int) -> Iterator[tuple[int, int]]:
@@ -128,7 +118,7 @@ def _parts(bounds: Numbers, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _in_logs(
-    candidate: Candidate, space: StateSpace, slope: _OfSpace, span: float
+    candidate: Candidate, space: StateSpace, slope: LossSlopes, span: float
 ) -> Array:
     """Return the slope in `Candidate.logs`: the chain rule through `state_space`.
 
@@ -168,7 +158,7 @@ def _in_logs(
 
 
 def _of_velocity(
-    space: StateSpace, slope: _OfSpace, span: float
+    space: StateSpace, slope: LossSlopes, span: float
 ) -> tuple[float, float, float]:
     """Return the slope in logs of the velocity's variance, and of its memory.
 

@@ -196,7 +196,7 @@ def _scores(
     passed = candidate.filtered(space, rows, space.whole)
     shocks = np.zeros((len(rows.times), 3, 2))
     kalman_back().smooth_rows(
-        *candidate.system(space, rows),
+        candidate.system(space, rows),
         v_F=passed.v_F[:, None],
         inverse_F=passed.inverse_F,
         gains=passed.gains,

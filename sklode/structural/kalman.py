@@ -7,16 +7,14 @@ by row and in their names: the states have mean a and covariance P, and
     over a gap:      a <- T a       P <- T P T' + Q
     backward:        r <- T' r      N <- T' N T
 
-The states are, in this order: the trend, its constant slope, a velocity, which reverts
-to zero and moves the trend, or an Ornstein-Uhlenbeck (OU) process, which comes next;
-two of each harmonic; one coefficient of each column of X. A harmonic's noise is the
-same in all directions: seen from a frame that turns with it, its two states are OU
-processes, and the design row has the cosine and the sine. So T only multiplies, but for
-what slope and velocity move.
+The states are, in this order: 0, the trend; 1, its constant slope; 2, a velocity, which
+reverts to zero and moves the trend, or 3, an Ornstein-Uhlenbeck (OU) process; two of
+each harmonic; one coefficient of each column of X. A harmonic's noise is the same in
+all directions: seen from a frame that turns with it, its two states are OU processes,
+and the design row has the cosine and the sine. So T only multiplies, but for what slope
+and velocity move.
 
-Filters take ``times`` (row,) in usual gaps; ``design`` (row, state), of `design_rows`;
-``bounds``: series k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see
-`RATES`; ``waves`` (harmonic, 3): angular frequency, memory and variance.
+What the filters read and write has names in `filter_pass`.
 
 Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
 the larger, as errors of observation. Steps: where innovations on one side add up
@@ -30,6 +28,7 @@ import math
 import numpy as np
 
 from sklode.engine.compiling import compiled, inner
+from sklode.structural.filter_pass import FilterPass
 
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise; last, of what the velocity adds to
@@ -68,7 +67,8 @@ def design_rows(clock, columns, frequencies):
         Z[0] = Z[3] = 1.0
         base, number = 0.0, 1
         for k in range(n_waves):
-            # a multiple of the wave before takes products, not a cosine
+            # a multiple of the wave before takes products, not a cosine: (c, s) turns
+            # by ``once``, as exp(i n x) = exp(i (n - 1) x) exp(i x)
             ratio = frequencies[k] / base if base > 0 else 0.0
             whole = round(ratio)
             if whole < number or abs(ratio - whole) > 1e-9:
@@ -88,11 +88,11 @@ def design_rows(clock, columns, frequencies):
 def set_transition(gap, rates, waves, moves, kept, added):
     """Write T and Q of a gap.
 
-    T has ``kept`` (state,) on its diagonal, and beside it what slope and velocity move.
-    Those who apply it move first, then multiply; so ``moves`` has what slope and
-    velocity add to the trend, and the velocity to the OU process, over what this one
-    keeps. Q has ``added`` (state,), and last in ``moves`` the velocity's covariances
-    with trend and OU process.
+    T has ``kept`` (state,) on its diagonal, and beside it what slope and velocity move;
+    Q has ``added`` (state,) on its own. The rest is in ``moves``: what, of one, 0 the
+    slope adds to the trend, 1 the velocity to the trend, and 2 the velocity to the OU
+    process, over what this one keeps, as those who apply T move first, then multiply;
+    and of Q the velocity's covariances, 3 with the trend and 4 with the OU process.
     """
     walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
     # of an OU process of variance s^2 a gap keeps k = exp(-gap / memory) and adds
@@ -112,7 +112,9 @@ def set_transition(gap, rates, waves, moves, kept, added):
         moves[4] = rates[6] * both
     else:
         x = gap / memory
-        if x < 1e-3:  # a series: near numbers would cancel
+        # of the trend, by a velocity of variance v: v m^2 (2 x - 3 + 4 k - k^2)
+        if x < 1e-3:
+            # a series in x, as near numbers would cancel
             displacement = 2 * x**3 / 3 - x**4 / 2
         else:
             displacement = 2 * x - 3 + 4 * kept[2] - kept[2] * kept[2]
@@ -123,7 +125,8 @@ def set_transition(gap, rates, waves, moves, kept, added):
     # each harmonic is two OU processes, in the frame that turns with it
     left = 1.0
     for k in range(len(waves)):
-        if k == 0 or waves[k, 1] != waves[k - 1, 1]:  # those of a season share theirs
+        # those of a season share their memory
+        if k == 0 or waves[k, 1] != waves[k - 1, 1]:
             left = math.exp(-gap / waves[k, 1])
         kept[2 * k + 4] = kept[2 * k + 5] = left
         added[2 * k + 4] = added[2 * k + 5] = waves[k, 2] * (1 - left * left)
@@ -137,14 +140,19 @@ def driven(gap, a, b):
     the velocity, to their covariance and to the process' variance, which is 1 in the
     long run: autoregression of order two in continuous time.
     """
+    # (exp(-b t) - exp(-a t)) / (a - b), t the gap: the slower rate is taken out, so
+    # that rates alike do not cancel
     y, slower = abs(a - b) * gap, math.exp(-min(a, b) * gap)
     reach = slower * gap * (-math.expm1(-y) / y if y > 0 else 1.0)
+    # of the velocity, and of both, in the long run, where the process has variance 1
     var, cov = b * (a + b), b
-    if max(a, b) * gap < 1e-3:  # a series: near numbers would cancel
+    if max(a, b) * gap < 1e-3:
+        # a series in the gap, as near numbers would cancel
         own = 2 * a * gap * (1 - a * gap)
         both = a * gap**2 * (1 - (3 * a + b) * gap / 3)
         smooth = 2 * a * gap**3 * (1 / 3 - (a + b) * gap / 4)
         return reach, var * own, var * both, var * smooth
+    # with S the covariance in the long run, Q = S - T S T', as S = T S T' + Q there
     left, kept = math.exp(-a * gap), math.exp(-b * gap)
     own = var * (1 - left * left)
     both = cov - left * (reach * var + kept * cov)
@@ -166,6 +174,8 @@ def _transition(states, moves, kept):
 @inner
 def _predict(a, P, Z, M, moves, kept, added):
     """Cross a gap, and write M."""
+    # T P T' in two steps: what moves is added to rows, then to columns of the upper
+    # half, which the lower one copies; then row and column k are times what k keeps
     d = len(a)
     a[0] += moves[0] * a[1] + moves[1] * a[2]
     a[3] += moves[2] * a[2]
@@ -197,6 +207,7 @@ def _predict(a, P, Z, M, moves, kept, added):
 @inner
 def _update(a, P, M, v, F, root):
     """Take up an innovation; ``root`` (state,) is written to."""
+    # P - M M' / F, with M over the root of F on both sides
     d, scale = len(a), 1 / math.sqrt(F)
     for k in range(d):
         a[k] += M[k] * (v / F)
@@ -210,6 +221,7 @@ def _update(a, P, M, v, F, root):
 @inner
 def _innovation(a, Z, M, noise, value):
     """Return v and F of a row, of `_predict`'s a and M."""
+    # Z P Z' is Z M
     expected, F = 0.0, noise
     for k in range(len(a)):
         expected += Z[k] * a[k]
@@ -242,6 +254,7 @@ def _outlier_variance(F, size, threshold):
 @inner
 def _cusum(up, down, v, size):
     """Return the sums of innovations on each side after one more (Page 1954)."""
+    # a missing v is not seen here: NaN has a sign
     told = math.copysign(min(size, MOST), v)
     return max(up + told - DRIFT, 0.0), max(down - told - DRIFT, 0.0)
 
@@ -249,6 +262,7 @@ def _cusum(up, down, v, size):
 @inner
 def _shift(P, M, parts, gains, variance, jump):
     """Let the trend step by a variance, in P, M and the parts of a row."""
+    # the design of the trend, state 0, is 1: P Z' and Z P Z' grow by as much
     P[0, 0] += jump
     M[0] += jump
     for part in range(len(parts)):
@@ -275,39 +289,21 @@ def _add_parts(a, P, Z, M, parts, signal, variance, gains):
 
 
 @compiled
-def filter_rows(
-    times,
-    design,
-    bounds,
-    rates,
-    waves,
-    values,
-    errors,
-    states,
-    since,
-    threshold,
-    step,
-    parts,
-    after,
-    predicted,
-):
+def filter_rows(system, values, errors, states, since, rule, wanted):
     """Run the filter over all series; update their states in place.
 
-    ``states`` are means (series, state) and covariances ``since`` (series,) before the
-    first row, and (series, 2) how far innovations have added up to a step, up and down;
-    at ``step`` they are one. Missing values are NaN; ``errors`` (row,) are variances of
-    measurement, which add to the noise. ``parts`` (part, state) says, by
-    ones, which states a part adds up; the last part is all. Means after each row are
-    written to ``after``, (row, state), and covariances before to ``predicted``, (row,
-    state, state), if these are not empty.
+    ``states`` are those ``since`` (series,) before the first rows. Missing ``values``
+    are NaN; ``errors`` (row,) are variances of measurement, which add to the noise.
 
-    Returns the loss: the negative log-likelihood but for a constant, where t deviations
-    beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row
-    v / F and 1 / F, smaller of outliers, 0 where nothing is observed, and the variance
-    of a trend's step; and, (row, part), parts as predicted, their variances, and their
-    covariances with the states, (row, part, state): the last part's is M.
+    The loss of the `FilterPass` is the negative log-likelihood but for a constant,
+    where t deviations beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of
+    t^2 / 2.
     """
-    means, covariances, runs = states
+    times, design, bounds = system.times, system.design, system.bounds
+    rates, waves = system.rates, system.waves
+    means, covariances, runs = states.means, states.covariances, states.runs
+    parts, after, predicted = wanted.parts, wanted.after, wanted.predicted
+    threshold, step = rule.threshold, rule.step
     n, d, n_parts = len(times), means.shape[1], len(parts)
     signal, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
     v_F, inverse_F, jumps = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -339,6 +335,7 @@ def filter_rows(
                 up, down = _cusum(up, down, v, size)
                 if max(up, down) >= step:
                     up = down = 0.0
+                    # as large as this innovation: the trend follows most of it
                     jump = jumps[i] = v * v
                     _shift(P, M, parts, gains[i], variance[i], jump)
                     F += jump
@@ -351,16 +348,29 @@ def filter_rows(
         means[series] = a
         covariances[series] = P
         runs[series] = up, down
-    return loss, v_F, inverse_F, jumps, signal, variance, gains
+    return FilterPass(
+        loss=loss,
+        v_F=v_F,
+        inverse_F=inverse_F,
+        jumps=jumps,
+        signal=signal,
+        variance=variance,
+        gains=gains,
+        states=states,
+    )
 
 
 @compiled
-def filter_columns(times, design, bounds, rates, waves, inverse_F, gains, values):
+def filter_columns(system, inverse_F, gains, values):
     """Return what is expected of ``values`` by rows before, (row, column).
 
     It makes of each column what `filter_rows` made of y, whose 1 / F (row,) and
     ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.
     """
+    # given 1 / F and M the filter is linear, and its states start at zero: what it
+    # makes of a sum of columns is the sum of what it makes of each
+    times, design, bounds = system.times, system.design, system.bounds
+    rates, waves = system.rates, system.waves
     n_columns, d = values.shape[1], gains.shape[1]
     signals, states = np.zeros(values.shape), np.zeros((d, n_columns))
     moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
@@ -387,13 +397,15 @@ def filter_columns(times, design, bounds, rates, waves, inverse_F, gains, values
 
 
 @compiled
-def simulate_rows(times, design, bounds, rates, waves, since, states, jumps, normals):
+def simulate_rows(system, since, states, jumps, normals):
     """Return draws of one series' signal at its rows, (row, draw).
 
     ``states`` (state, draw), ``since`` before the first row, change in place; ``jumps``
     (row,) are variances of steps of the trend; ``normals`` are (row, state, draw).
     """
-    n, (d, n_draws) = bounds[-1], states.shape
+    times, design = system.times, system.design
+    rates, waves = system.rates, system.waves
+    n, (d, n_draws) = system.bounds[-1], states.shape
     signals = np.zeros((n, n_draws))
     moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     for i in range(n):
@@ -402,6 +414,8 @@ def simulate_rows(times, design, bounds, rates, waves, since, states, jumps, nor
         _transition(states, moves, kept)
         # normals of Q by Cholesky's root, the velocity first: the trend and the OU
         # process have what they share with it, and what is left of their own
+        # s e1 and (c / s) e1 + (q - (c / s)^2)^(1/2) e2 have the variances s^2 and q,
+        # and the covariance c
         spread = math.sqrt(added[2])
         for j, both, jump in ((0, moves[3], jumps[i]), (3, moves[4], 0.0)):
             both = both / spread if spread > 0 else 0.0

@@ -22,12 +22,15 @@ from sklode.structural.kalman import CLEAR, driven, set_transition
 @inner
 def _transition_back(r, N, moves, kept):
     """Apply the transpose of T to r, (state, column), and to both sides of N."""
+    # T is D E: E moves, D multiplies by what is kept; so T' is E' D, in this order,
+    # and E' adds to slope and velocity what trend and OU process tell of them
     d = len(kept)
     for k in range(2, d):
         for c in range(r.shape[1]):
             r[k, c] *= kept[k]
         for j in range(d):
             N[k, j] *= kept[k] * kept[j]
+            # rows of trend and slope, which keep all, are not gone over
             if j < 2:
                 N[j, k] = N[k, j]
     for c in range(r.shape[1]):
@@ -42,7 +45,7 @@ def _transition_back(r, N, moves, kept):
 
 
 @compiled
-def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shocks):
+def smooth_rows(system, v_F, inverse_F, gains, shocks):
     """Return what a row and later ones say beyond what was predicted.
 
     Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
@@ -52,6 +55,8 @@ def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shoc
     variance, in an error of the row, a step of the trend and a turn of its slope that
     begin there: de Jong and Penzer, "Diagnosing Shocks in Time Series" (1998).
     """
+    times, design, bounds = system.times, system.design, system.bounds
+    rates, waves = system.rates, system.waves
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
     moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
@@ -62,6 +67,7 @@ def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shoc
         N[:] = 0.0
         for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
             if inverse_F[i] > 0:
+                # r <- Z' v / F + L' r and N <- Z' Z / F + L' N L, with L = 1 - M Z / F
                 Z, M, p, M_N_M = design[i], gains[i, n_parts - 1], inverse_F[i], 0.0
                 for c in range(n_columns):
                     step = v_F[i, c]
@@ -87,6 +93,8 @@ def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shoc
                     row, own, other = N[k], Z[k], N_M[k]
                     for j in range(d):
                         row[j] += own * N_M[j] + other * Z[j]
+            # a part of weights w has the gain G = P w: its mean grows by G' r, its
+            # variance falls by G' N G
             for part in range(n_parts):
                 for k in range(d):
                     weight = gains[i, part, k]
@@ -115,6 +123,7 @@ def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
     ``faded`` (state,) is the slope in the logarithms of what T keeps, ``reach`` those
     in its entries from the velocity to trend and OU process.
     """
+    # N is the slope in Q: each entry's times its derivative, off the diagonal twice
     of_rates[0] += N[0, 0] * gap
     x = gap / rates[2]
     if rates[6] > 0:
@@ -124,13 +133,16 @@ def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
         gone = 1 - left
         displacement = 2 * x - 3 + 4 * left - left * left
         if x < 1e-3:
+            # a series, as in `kalman.set_transition`
             displacement = 2 * x**3 / 3 - x**4 / 2
         of_rates[1] += N[0, 0] * memory * memory * displacement
         of_rates[1] += 2 * N[0, 2] * memory * gone * gone + N[2, 2] * gone * (1 + left)
+        # in the memory m, where d x / d m = -x / m and d left / d m = left x / m
         slope = N[0, 0] * 2 * memory * (displacement - x * gone * gone)
         slope += 2 * N[0, 2] * gone * (gone - 2 * left * x)
         slope -= 2 * N[2, 2] * left * left * x / memory
         of_rates[2] += velocity * slope + reach[0] * (gone - left * x)
+    # d log exp(-x) / d m = x / m, and of what is added, s^2 (1 - left^2), the rest
     of_rates[2] += faded[2] * x / rates[2]
     left, x = kept[3], gap / rates[4]
     of_rates[3] += N[3, 3] * (1 - left * left)
@@ -157,10 +169,12 @@ def _add_driven(gap, rates, N, of_reach, of_rates):
     # reach is exp(-(a + b) gap / 2) gap sinh(z) / z
     z = 0.5 * (a - b) * gap
     if abs(z) < 0.01:
+        # d (sinh(z) / z) / dz by its series
         bend = math.exp(-0.5 * (a + b) * gap) * gap**2 / 2 * (z / 3 + z**3 / 30)
         by_a, by_b = bend - gap / 2 * reach, -bend - gap / 2 * reach
     else:
         by_a, by_b = (gap * left - reach) / (a - b), (reach - gap * kept) / (a - b)
+    # ``_a`` and ``_b`` are derivatives in the rates
     var_a, var_b = b, a + 2 * b
     own_a = var_a * (1 - left * left) + 2 * gap * left * left * var
     own_b = var_b * (1 - left * left)
@@ -173,6 +187,7 @@ def _add_driven(gap, rates, N, of_reach, of_rates):
     whole_b += 2 * gap * kept * kept
     of_a = N[2, 2] * own_a + 2 * N[2, 3] * both_a + N[3, 3] * whole_a
     of_b = N[2, 2] * own_b + 2 * N[2, 3] * both_b + N[3, 3] * whole_b
+    # a rate a is 1 over a memory: d a / d memory = -a^2
     of_rates[2] -= a * a * (smooth * of_a + of_reach * by_a)
     of_rates[4] -= b * b * (smooth * of_b + of_reach * by_b)
 
@@ -191,6 +206,8 @@ def _back_through_update(v, G, S, jump, threshold, Z, M, N_M, r, N):
         N_M[k] = total
         r_M += r[k, 0] * M[k]
         M_N_M += M[k] * total
+    # the states' mean gains M v / G, their covariance loses M M' / G; the loss has
+    # log(S) / 2 and the cost of v, a square or, beyond the threshold, a logarithm
     of_G, of_v, of_S = (M_N_M - r_M * v) / (G * G), r_M / G, 0.5 / S
     size = abs(v) / math.sqrt(S)
     if size <= threshold:
@@ -223,27 +240,16 @@ def _back_through_update(v, G, S, jump, threshold, Z, M, N_M, r, N):
 
 
 @compiled
-def slope_back(
-    times,
-    design,
-    bounds,
-    rates,
-    waves,
-    errors,
-    threshold,
-    v_F,
-    inverse_F,
-    jumps,
-    after,
-    predicted,
-    of_rates,
-    of_waves,
-    of_start,
-):
+def slope_back(system, errors, threshold, v_F, inverse_F, jumps, wanted, slopes):
     """Add the loss's slopes in rates, waves and the covariance at the start.
 
-    After `filter_rows` from states of mean zero, ``since`` 0.
+    After `filter_rows`, which had the same ``wanted``, from states of mean zero, and
+    ``since`` 0.
     """
+    times, design, bounds = system.times, system.design, system.bounds
+    rates, waves = system.rates, system.waves
+    after, predicted = wanted.after, wanted.predicted
+    of_rates, of_waves, of_start = slopes.rates, slopes.waves, slopes.start
     d = design.shape[1]
     moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     r, N = np.zeros((d, 1)), np.zeros((d, d))
@@ -256,6 +262,7 @@ def slope_back(
         for i in range(bounds[series + 1] - 1, first - 1, -1):
             P, Z = predicted[i], design[i]
             if inverse_F[i] > 0:
+                # M and F as the filter had them: P is as predicted, without the jump
                 S = rates[5] + errors[i]
                 for k in range(d):
                     total = 0.0
@@ -277,7 +284,8 @@ def slope_back(
             if gap != last_gap:
                 set_transition(gap, rates, waves, moves, kept, added)
                 last_gap = gap
-            # the velocity's covariances after the row before
+            # the velocity's covariances after the row before: what was predicted there
+            # less its update, M M_2 / F; a jump, of the trend alone, adds to M_0
             for k in range(d):
                 before[k] = predicted[i - 1, 2, k]
             if inverse_F[i - 1] > 0:
@@ -303,9 +311,11 @@ def slope_back(
                     total += N[k, j] * P[k, j]
                 total -= N[k, k] * added[k]
                 faded[k] = r[k, 0] * kept[k] * after[i - 1, k] + 2 * total
+            # Q off its diagonal: the velocity with the trend and with the OU process
             faded[2] -= 2 * (N[0, 2] * moves[3] + N[3, 2] * moves[4])
             faded[3] -= 2 * N[3, 2] * moves[4]
-            # what the velocity adds to the trend, state 0, and the OU process, state 3
+            # what the velocity adds to the trend, state 0, and the OU process, state 3:
+            # to this one times what it keeps, which is no part of its own entry
             for k in range(2):
                 to, total = 3 * k, 0.0
                 for j in range(d):

@@ -8,18 +8,23 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.ticks import rows_before
-from sklode.structural.candidates import Candidate, States
+from sklode.structural.candidates import Candidate
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.filter_pass import States
 
 POINTS, BOUNDS = 2.0, 20.0
 """Times the largest move: of forecasts, and of bounds and paths.
 
 A season's last value may lie in a trough and its next peak above all others: twice.
 """
-_FEWEST = 10  # rows that tell how far a series moves; of fewer, others are asked too
-_EXACT = 64  # lags whose moves are measured; of more, the next shorter one's counts
-_MOST_ROWS = 20_000  # of a panel, of whose series some tell
-_SAME = 1e-6  # usual gaps that rounding may be off by
+# rows that tell how far a series moves; of fewer, others are asked too
+_FEWEST = 10
+# lags whose moves are measured; of more, the next shorter one's counts
+_EXACT = 64
+# of a panel, of whose series some tell
+_MOST_ROWS = 20_000
+# usual gaps that rounding may be off by
+_SAME = 1e-6
 
 
 class LargestMoves(NamedTuple):
@@ -33,6 +38,7 @@ class LargestMoves(NamedTuple):
     @classmethod
     def of(cls, table: ChannelRows) -> LargestMoves:
         """Measure them, at lags up to the longest span."""
+        # rounded up, as // rounds down
         every = -(-len(table.values) // _MOST_ROWS)
         if every > 1 and len(table.lengths) > 1:
             table = table.where(table.series % every == 0)
@@ -44,9 +50,10 @@ class LargestMoves(NamedTuple):
 
     def within(self, lags: Array) -> Array:
         """Return the largest in so long; beyond all rows in proportion."""
-        place = np.searchsorted(self.lags, lags + _SAME, side="right") - 1
-        beyond = np.maximum(lags / self.lags[-1], 1.0)
-        return np.asarray(self.sizes[np.maximum(place, 0)] * beyond)
+        longest = self.lags[-1]
+        place = _last_within(self.lags, lags)
+        beyond = np.maximum(lags / longest, 1.0)
+        return np.asarray(self.sizes[place] * beyond)
 
     def held(self, few: Flags, centre: Array, lags: Array) -> Array:
         """Return what series of few rows stay within, (2, query), see `Limits`.
@@ -54,9 +61,11 @@ class LargestMoves(NamedTuple):
         The few rows of a rise do not say where it ends: the panel's values do. Of what
         lies beyond them already they tell nothing.
         """
-        low, high = (self.hull + POINTS * np.multiply.outer(lags, self.widening)).T
-        inside = few & (self.hull[0] <= centre) & (centre <= self.hull[1])
-        return np.where(inside, [low, high], [[-np.inf], [np.inf]])
+        grown = np.multiply.outer(lags, self.widening)
+        low, high = (self.hull + POINTS * grown).T
+        least, most = self.hull
+        is_held = few & (least <= centre) & (centre <= most)
+        return np.where(is_held, [low, high], [[-np.inf], [np.inf]])
 
 
 class Limits(NamedTuple):
@@ -88,21 +97,27 @@ class Limits(NamedTuple):
         row, lags = _nearest(table, queries)
         reach = _own(table, series, lags)
         few = (table.lengths[series] < _FEWEST) | (reach == 0)
-        other = few if shared is None else few | shared
-        reach = np.where(other, np.maximum(reach, known.within(lags)), reach)
-        # an absurd value may be left as fast as it was reached
-        before = np.maximum(row - 1, table.bounds[series])
+        asks_all = few if shared is None else few | shared
+        reach = np.where(asks_all, np.maximum(reach, known.within(lags)), reach)
+        # an absurd value may be left as fast as it was reached: the row before is the
+        # series' own, or the row itself. Row -1, of none, reads the 0 at the end
         values = np.append(table.values, 0.0)
-        reach = np.maximum(reach, np.abs(values[row] - values[np.minimum(before, row)]))
-        reach = np.where((reach > 0) & (row >= 0), reach, np.inf)
-        if step == 1:  # counts move by whole numbers
-            reach = np.ceil(reach - _SAME)
+        before = np.maximum(row - 1, table.bounds[series])
+        before = np.minimum(before, row)
         centre = values[row]
+        reach = np.maximum(reach, np.abs(centre - values[before]))
+        reach = np.where((reach > 0) & (row >= 0), reach, np.inf)
+        if step == 1:
+            # counts move by whole numbers
+            reach = np.ceil(reach - _SAME)
         effect = np.zeros(len(row))
-        columns = [1 + column for each in candidate.form.effects for column in each]
+        columns = candidate.form.columns
         if columns and len(table.times):
-            changes = queries.inputs[:, columns] - table.inputs[row][:, columns]
-            effect = (changes * states.means[series, -len(columns) :]).sum(1)
+            # the first input is the clock; coefficients are the last states
+            at_row = table.inputs[row, 1:][:, columns]
+            changes = queries.inputs[:, 1:][:, columns] - at_row
+            coefficients = states.means[series, -len(columns) :]
+            effect = (changes * coefficients).sum(1)
         return cls(
             centre=centre,
             reach=reach,
@@ -114,8 +129,10 @@ class Limits(NamedTuple):
     def points(self, values: Array) -> Array:
         """Return points, (query,), within limits: their own, and those of a panel."""
         low, high = self.ends(POINTS)
-        least, most = self._with_effect(low=self.held[0], high=self.held[1])
-        return np.clip(values, np.maximum(low, least), np.minimum(high, most))
+        held_low, held_high = self.held
+        least, most = self._with_effect(low=held_low, high=held_high)
+        low, high = np.maximum(low, least), np.minimum(high, most)
+        return np.clip(values, low, high)
 
     def within(self, values: Array) -> Array:
         """Return bounds or paths, (..., query), within limits."""
@@ -128,18 +145,18 @@ class Limits(NamedTuple):
 
         What X does is known ahead and may be more than ever before: limits go with it.
         """
-        return self._with_effect(
-            low=self.centre - times * self.reach, high=self.centre + times * self.reach
-        )
+        most = times * self.reach
+        return self._with_effect(low=self.centre - most, high=self.centre + most)
 
     @np.errstate(over="ignore", invalid="ignore")
     def _with_effect(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return limits, (query,) each, that X moves outward."""
-        if self.effect.any():
-            one = self.candidate
-            low = np.minimum(low, one.original(one.scaled(low) + self.effect))
-            high = np.maximum(high, one.original(one.scaled(high) + self.effect))
-        return low, high
+        if not self.effect.any():
+            return low, high
+        one = self.candidate
+        moved_low = one.original(one.scaled(low) + self.effect)
+        moved_high = one.original(one.scaled(high) + self.effect)
+        return np.minimum(low, moved_low), np.maximum(high, moved_high)
 
 
 def _hull(table: ChannelRows) -> tuple[Array, Array]:
@@ -153,7 +170,8 @@ def _hull(table: ChannelRows) -> tuple[Array, Array]:
     early = table.values[table.times <= table.starts[table.series] + half]
     hull = np.array([table.values.min(), table.values.max()])
     before = np.array([early.min(), early.max()])
-    return hull, (hull - before) / half if half > 0 else np.zeros(2)
+    widening = (hull - before) / half if half > 0 else np.zeros(2)
+    return hull, widening
 
 
 @np.errstate(over="ignore")
@@ -163,25 +181,34 @@ def _moved(table: ChannelRows, lags: Array) -> Array:
     filled = np.flatnonzero(table.lengths)
     if not len(filled):
         return found
+    rows, firsts = np.arange(len(table.values)), table.bounds[filled]
+    lows, highs = [table.values], [table.values]
     # a sparse table: the least and the largest of 1, 2, 4, ... rows from each one on,
     # each from two of half as many
-    rows, lows, highs = np.arange(len(table.values)), [table.values], [table.values]
     while 2 ** len(lows) <= table.lengths.max():
-        later = np.minimum(rows + 2 ** (len(lows) - 1), rows[-1])
+        half = 2 ** (len(lows) - 1)
+        later = np.minimum(rows + half, rows[-1])
         lows.append(np.minimum(lows[-1], lows[-1][later]))
         highs.append(np.maximum(highs[-1], highs[-1][later]))
     low, high = np.stack(lows), np.stack(highs)
     for k, lag in enumerate(lags):
-        # those of any number of rows: of two powers of two that overlap
-        last = rows_before(
-            table.bounds, table.times, table.series, table.times + lag + _SAME
-        )
+        until = table.times + lag + _SAME
+        last = rows_before(table.bounds, table.times, table.series, until)
+        # n rows are two stretches of the largest power of two up to n, the first and
+        # the last, which overlap: the least of the lesser, the largest of the larger
         level = np.log2(last - rows + 1).astype(np.int64)
         second = last + 1 - 2**level
         highest = np.maximum(high[level, rows], high[level, second])
         lowest = np.minimum(low[level, rows], low[level, second])
-        found[k, filled] = np.maximum.reduceat(highest - lowest, table.bounds[filled])
+        # of series side by side, each from its first row to the next one's
+        found[k, filled] = np.maximum.reduceat(highest - lowest, firsts)
     return found
+
+
+def _last_within(lags: Array, asked: Array) -> Numbers:
+    """Return the place of the longest of some lags up to each asked; else the first."""
+    place = np.searchsorted(lags, asked + _SAME, side="right") - 1
+    return np.maximum(place, 0)
 
 
 def _own(table: ChannelRows, series: Numbers, lags: Array) -> Array:
@@ -191,8 +218,8 @@ def _own(table: ChannelRows, series: Numbers, lags: Array) -> Array:
     asked = np.unique(within)
     if len(asked) > _EXACT:
         asked = np.geomspace(asked[0], asked[-1], _EXACT)
-    place = np.searchsorted(asked, within + _SAME, side="right") - 1
-    sizes = _moved(table, asked)[np.maximum(place, 0), series]
+    sizes = _moved(table, asked)[_last_within(asked, within), series]
+    # a move over the span, in proportion to what is beyond it
     return np.asarray(sizes * lags / within)
 
 
@@ -203,21 +230,28 @@ def _nearest(table: ChannelRows, queries: ChannelRows) -> tuple[Numbers, Array]:
     """
     series, times = queries.series, queries.times
     first, end = table.bounds[:-1][series], table.bounds[1:][series]
+    last = np.maximum(end - 1, first)
     before = rows_before(table.bounds, table.times, series, times + _SAME)
-    before, after = np.clip([before, before + 1], first, np.maximum(end - 1, first))
+    # before a first row and after a last one there is one neighbour alone
+    before, after = np.clip([before, before + 1], first, last)
+    # an empty series at the end has its first row beyond all: it reads the 0
     known = np.append(table.times, 0.0)
-    to_before, to_after = (np.abs(times - known[row]) for row in (before, after))
+    to_before = np.abs(times - known[before])
+    to_after = np.abs(times - known[after])
     row = np.where(to_before <= to_after, before, after)
-    lags = np.maximum(np.minimum(to_before, to_after), _usual_gaps(table)[series])
+    to_nearest = np.minimum(to_before, to_after)
+    lags = np.maximum(to_nearest, _usual_gaps(table)[series])
     return np.where(end > first, row, -1), lags
 
 
 def _usual_gaps(table: ChannelRows) -> Array:
     """Return the median gap of each series; 1 of a lone row."""
+    # from one series to the next there is no gap
     inside = np.diff(table.series) == 0
     gaps, series = np.diff(table.times)[inside], table.series[1:][inside]
-    order = np.lexsort((gaps, series))
+    # sorted within each series: the median is in the middle
+    ordered = np.append(gaps[np.lexsort((gaps, series))], 1.0)
     starts = np.searchsorted(series, np.arange(len(table.bounds)))
     middle = (starts[:-1] + starts[1:]) // 2
-    found = np.append(gaps[order], 1.0)[np.minimum(middle, len(gaps))]
+    found = ordered[np.minimum(middle, len(gaps))]
     return np.where(np.diff(starts) > 0, found, 1.0)

@@ -45,7 +45,6 @@ from sklode.structural.effects import (
     columns_of,
     places,
 )
-from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.filtering import GroupedChannel
 from sklode.structural.groups import fit_groups, groups_of
 from sklode.structural.limits import LargestMoves
@@ -98,11 +97,14 @@ class StructuralModel:
         told = None if isinstance(seasons, str) else seasons
         lengths = told
         if lengths is None:
-            periods = clock_periods(observations, model.unit, longest * model.unit)
+            longest_in_ticks = longest * model.unit
+            periods = clock_periods(observations, model.unit, longest_in_ticks)
             lengths = tuple(periods)
         cycle = cycle_of(lengths, day_and_week(observations.like))
         spans = [_usual_span(table, longest) for table in tables]
+        # a search reads both
         model = replace(model, cycle=cycle, spans=spans)
+        # a channel may be seen more rarely than others: its own usual gap, in ticks
         gaps = [time_unit(_alone(observations, channel)) for channel in range(n)]
         delays = likely_delays(tables, [gap / model.unit for gap in gaps])
         found = [
@@ -119,20 +121,11 @@ class StructuralModel:
             for channel, table in enumerate(tables)
         ]
         effects = sorted({e for each in found for _, own in each for e in own})
-        columns = places(effects)
-        channels = [
-            [
-                one._replace(
-                    form=one.form._replace(effects=tuple(columns[e] for e in own)),
-                    error=one.error if known.is_measured else 0.0,
-                )
-                for one, own in each
-            ]
-            for each in found
-        ]
+        channels = [_with_effects(each, places(effects), known) for each in found]
         moves = [LargestMoves.of(table) for table in tables]
         model = replace(model, channels=channels, effects=effects, moves=moves)
-        if effects:  # which the tables then have columns for
+        if effects:
+            # which the tables then have columns for
             tables = model.tables(observations)
         channels = [
             _skewed(own, table, span)
@@ -154,10 +147,13 @@ class StructuralModel:
     def _begun(cls, observations: Observations, known: Known) -> StructuralModel:
         """Return a model with all that needs no search, and no candidates."""
         n, controls = observations.values.shape[1], observations.controls
-        if 2 <= n <= MOST_CHANNELS:  # of which each pair may follow each other
+        if 2 <= n <= MOST_CHANNELS:
+            # each column of y may follow another: all are read as those of X are
             controls = np.hstack([controls, observations.values])
         location, scale = location_and_scale(controls)
-        for first, size in known.blocks:  # indicators, whose effects are of one size
+        for first, size in known.blocks:
+            # indicators of one category: their effects are of one size, be it rare
+            # or common
             scale[first : first + size] = 1.0
         return cls(
             unit=time_unit(observations.observed()),
@@ -202,8 +198,7 @@ class StructuralModel:
             blocks=known.blocks,
             delays=delays,
         )
-        fine = None
-        is_lone = len(observations.keys) == 1
+        is_lone, fine = len(observations.keys) == 1, None
         if is_lone and min(lengths, default=0.0) > 2 * _MEANS * gap:
             # the last observations, which a search reads, show too little of a day
             gap = min(lengths) / _MEANS
@@ -259,17 +254,6 @@ class StructuralModel:
         )
         return SearchRows(table, inputs)
 
-    def filtered(self, observations: Observations) -> FilteredModel:
-        """Return what it knows of series, known or others."""
-        tables = self.tables(observations)
-        channels = [
-            GroupedChannel.of(candidates, table, span)
-            for candidates, table, span in zip(
-                self.channels, tables, self.spans, strict=True
-            )
-        ]
-        return FilteredModel(self, observations, channels)
-
     def inputs(self, rows: Observations) -> Array:
         """Return what `kalman` reads beside times, (row, 1 + column)."""
         return self.inputs_of(rows.ticks, rows, np.arange(len(rows.ticks)))
@@ -301,8 +285,10 @@ class StructuralModel:
         """
         if not self.effects:
             return self.inputs_at(ticks, known.like, [])
-        read, seen = self.read(known), known if seen is None else seen
+        read = self.read(known)
+        seen = known if seen is None else seen
         series = known.series[place] if series is None else series
+        # only what acts late looks at y, and so at other rows than X
         is_other = self.is_delayed and seen is not known
         before = self.read(seen) if is_other else read
         times = self.times(seen, series, ticks)
@@ -322,11 +308,14 @@ class StructuralModel:
             found[:, :2] = place_in(self.cycle, ticks, like)
         if has_dates(like):
             found[:, 2] = share_of_month(ticks, like)
-        if self.calendar is not None:
-            found[:, 3:] = self.calendar.at(ticks, like)
-            if self.cycle is not None:  # one more day of the week
-                number = round(self.cycle[1] / self.cycle[0])
-                found[found[:, 3] > 0, 1] = number
+        if self.calendar is None:
+            return found
+        found[:, 3:] = self.calendar.at(ticks, like)
+        if self.cycle is not None:
+            # a named day is one more day of the week, numbered after the others
+            day, week = self.cycle
+            is_named = found[:, 3] > 0
+            found[is_named, 1] = round(week / day)
         return found
 
     def read(self, rows: Observations) -> Read:
@@ -352,7 +341,7 @@ class StructuralModel:
         rows, series = observations, observations.series
         if chosen is not None:
             rows, series = rows.where(chosen), series[chosen]
-        times, tables = self.times(observations, series, rows.ticks), []
+        times = self.times(observations, series, rows.ticks)
         is_late = self.is_delayed or any(effect.memory for effect in self.effects)
         if chosen is not None and is_late:
             # all rows before feed what these remember
@@ -360,17 +349,18 @@ class StructuralModel:
             inputs = self.inputs_of(rows.ticks, observations, place)
         else:
             inputs = self.inputs(rows)
+        n_series, tables = len(observations.keys), []
         for values, errors in zip(rows.values.T, rows.errors.T, strict=True):
             known = ~np.isnan(values)
-            own = ChannelRows.of(
+            table = ChannelRows.of(
                 series=series[known],
                 times=times[known],
                 values=values[known],
                 inputs=inputs[known],
-                n_series=len(observations.keys),
+                n_series=n_series,
                 errors=errors[known],
             )
-            tables.append(own)
+            tables.append(table)
         return tables
 
 
@@ -378,6 +368,21 @@ def _usual_span(table: ChannelRows, longest: float) -> float:
     """Return the median time from first to last observation, of those that have one."""
     some = table.spans[table.spans > 0]
     return float(np.median(some)) if len(some) else max(longest, 1.0)
+
+
+def _with_effects(
+    found: list[tuple[Candidate, tuple[Effect, ...]]],
+    columns: dict[Effect, tuple[int, ...]],
+    known: Known,
+) -> list[Candidate]:
+    """Return candidates whose forms say which columns their effects read."""
+    candidates = []
+    for one, effects in found:
+        form = one.form._replace(effects=tuple(columns[e] for e in effects))
+        # errors of measurement come ahead too, other errors of the rows do not
+        error = one.error if known.is_measured else 0.0
+        candidates.append(one._replace(form=form, error=error))
+    return candidates
 
 
 def _alone(rows: Observations, channel: int) -> Observations:

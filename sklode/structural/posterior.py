@@ -21,13 +21,17 @@ from sklode.structural.state_space import priors
 
 # share of the loss that a step must gain: fits of fewer steps forecast as well
 _EXACT = 1e-5
-_MOST_STEPS = 25  # of the search
-REFUSED = 1e9  # a loss that no rows have, for hyperparameters of which none is finite
+# of the search
+_MOST_STEPS = 25
+# a loss that no rows have, for hyperparameters of which none is finite
+REFUSED = 1e9
 # of the log posterior: no spread of a logarithm is larger than 4.5, even if rows say
 # nothing of it
 _LEAST_CURVATURE = 0.05
-_TAIL = 1e-3  # of the normal distribution, from which nothing is drawn
-_STEP = 0.1  # of the differences that the curvature is measured by
+# of the normal distribution, from which nothing is drawn
+_TAIL = 1e-3
+# of the differences that the curvature is measured by
+_STEP = 0.1
 
 
 class Posterior:
@@ -70,7 +74,9 @@ class Posterior:
             candidate = self.at(x)
             with np.errstate(all="ignore"):  # what is not finite is refused
                 loss, slope = slopes(candidate, candidate.space(self._span))
-            slope = slope[self.free] + (x - self._medians) / self._widths**2
+            # the derivative of half the square of (x - median) / width
+            of_prior = (x - self._medians) / self._widths**2
+            slope = slope[self.free] + of_prior
             if not (math.isfinite(loss) and np.isfinite(slope).all()):
                 return REFUSED, np.zeros(len(x))
             return loss + self.prior(x), slope
@@ -90,8 +96,8 @@ class Posterior:
 
     def curvature(self, x: Array) -> Array:
         """Return second derivatives, by differences."""
-        # central differences on the diagonal; beside it (f(x + s + t) - f(x + s) -
-        # f(x + t) + f(x)) / h^2
+        # central differences on the diagonal; beside it
+        # (f(x + s + t) - f(x + s) - f(x + t) + f(x)) / h^2
         n, steps = len(x), _STEP * np.eye(len(x))
         here = self(x)
         up = np.array([self(x + step) for step in steps])

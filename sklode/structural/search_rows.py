@@ -17,11 +17,14 @@ from sklode.structural.effect_inputs import Inputs
 # of a panel, to seek hyperparameters by, and to judge by what is chosen
 _SOUGHT_SERIES, _SOUGHT_ROWS = 120, 6000
 _JUDGED_SERIES, _JUDGED_ROWS = 2000, 40_000
-_MOST_JUDGED = 20_000  # last rows of a lone series, to judge by
+# last rows of a lone series, to judge by
+_MOST_JUDGED = 20_000
 # of each series, to seek by: this share the last rows, the others spread
 MOST_ROWS, _LATE = 500, 0.8
-_FEWEST_ROWS = 8  # of each series of a large panel
-_GOLDEN = (5**0.5 - 1) / 2  # its multiples, less whole numbers, are spread evenly
+# of each series of a large panel
+_FEWEST_ROWS = 8
+# its multiples, less whole numbers, are spread evenly
+_GOLDEN = (5**0.5 - 1) / 2
 
 
 class SearchRows(NamedTuple):
@@ -74,18 +77,20 @@ def _sample(
     """Return some rows of some series, of each the last ones and others."""
     series = np.flatnonzero(table.lengths)
     if len(series) > most_series:
-        places = np.linspace(0, len(series) - 1, most_series).round().astype(int)
-        series = series[places]
+        places = np.linspace(0, len(series) - 1, most_series).round()
+        series = series[places.astype(int)]
     rows = []
-    most = int(min(max(most_rows // len(series), _FEWEST_ROWS), most_of_each))
+    share_of_rows = max(most_rows // len(series), _FEWEST_ROWS)
+    most = int(min(share_of_rows, most_of_each))
     for k in series:
         first, end = table.bounds[k], table.bounds[k + 1]
         if end - first <= most:
             rows.append(np.arange(first, end))
             continue
-        middle = end - round(_LATE * most)
+        n_late = round(_LATE * most)
+        middle = end - n_late
         # not at one distance, which would hide seasons of a part of it
-        share = (np.arange(1, most - (end - middle) + 1) * _GOLDEN) % 1
+        share = (np.arange(1, most - n_late + 1) * _GOLDEN) % 1
         early = np.unique(first + (share * (middle - first)).astype(int))
         rows.append(np.append(early, np.arange(middle, end)))
     return np.concatenate(rows)

@@ -61,6 +61,11 @@ class Form(NamedTuple):
     """Whether the velocity moves the OU process, not the trend: what wanders smoothly
     comes back."""
 
+    @property
+    def columns(self) -> list[int]:
+        """Columns of X that all effects read, in the order of their states."""
+        return [column for effect in self.effects for column in effect]
+
 
 class StateSpace(NamedTuple):
     """What `kalman` runs; ``start`` is the covariance at a first row."""
@@ -84,11 +89,15 @@ class StateSpace(NamedTuple):
     @property
     def parts(self) -> Array:
         """States of trend, OU, each season, effect, and all, (part, state)."""
+        # the states after the first four, in order, say which season (two a harmonic)
+        # or, numbered on, which effect they are of
         n_seasons = len(set(self.season.tolist()))
-        others = np.append(np.repeat(self.season, 2), n_seasons + self.effect)
-        parts = np.zeros((2 + max(others, default=-1) + 2, len(self.start)))
+        seasons = np.repeat(self.season, 2)
+        owners = np.append(seasons, n_seasons + self.effect).astype(np.int64)
+        n_owners = 1 + max(owners, default=-1)
+        parts = np.zeros((2 + n_owners + 1, len(self.start)))
         parts[0, 0] = parts[1, 3] = 1
-        parts[2 + others.astype(np.int64), 4 + np.arange(len(others))] = 1
+        parts[2 + owners, 4 + np.arange(len(owners))] = 1
         parts[-1] = 1
         return parts
 
@@ -115,53 +124,89 @@ def state_space(
 
     The slope counts from the last stamp; walk and velocity began two spans before it.
     """
+    # numbers of numpy: hyperparameters far off overflow to infinity, which is refused,
+    # where Python's own would raise
     sizes = dict(zip(BASE, np.exp(logs[: len(BASE)]), strict=True))
-    slope, walk, rise = sizes["slope"], sizes["random walk"], sizes["velocity"]
-    memory, ou, ou_memory = sizes["velocity memory"], sizes["OU"], sizes["OU memory"]
-    noise, constant = sizes["noise"], sizes["constant"]
+    walk, rise, noise = sizes["random walk"], sizes["velocity"], sizes["noise"]
+    # a rise over the span is a velocity times the span, a walk's variance is in
+    # proportion to time; what moves the OU process counts by what it makes of it
     velocity, smooth = (rise / span) ** 2, 0.0
     if form.returning:
-        smooth, velocity = rise * rise, 0.0
-    seen = noise * noise + LEAST_NOISE**2
-    rates = [walk * walk / span, velocity, memory, ou**2, ou_memory, seen, smooth]
+        velocity, smooth = 0.0, rise * rise
+    rates = [
+        walk * walk / span,
+        velocity,
+        sizes["velocity memory"],
+        sizes["OU"] ** 2,
+        sizes["OU memory"],
+        noise * noise + LEAST_NOISE**2,
+        smooth,
+    ]
     frequency, share, season = _harmonics(form, harmonics)
-    size, kept = np.exp(logs[SIZES_OF_SEASONS]), np.exp(logs[MEMORIES_OF_SEASONS])
-    waves = np.column_stack([frequency, kept[season], size[season] ** 2 * share])
-    effect = np.repeat(np.arange(len(form.effects)), [len(c) for c in form.effects])
-    others = np.append(np.repeat(waves[:, 2], 2), np.ones(len(effect)))
+    size = np.exp(logs[SIZES_OF_SEASONS])
+    kept = np.exp(logs[MEMORIES_OF_SEASONS])
+    variances = size[season] ** 2 * share
+    n_columns = np.array([len(c) for c in form.effects], np.int64)
+    effect = np.repeat(np.arange(len(n_columns), dtype=np.int64), n_columns)
+    # a harmonic begins as it is in the long run; X is so scaled that its coefficients
+    # are of size one
+    others = np.append(np.repeat(variances, 2), np.ones(len(effect)))
     start = np.zeros((4 + len(others), 4 + len(others)))
+    start[:4, :4] = _start(sizes, rates, span, before)
+    np.fill_diagonal(start[4:, 4:], others)
+    return StateSpace(
+        rates=np.array(rates),
+        waves=np.column_stack([frequency, kept[season], variances]),
+        start=start,
+        season=season,
+        effect=effect,
+    )
+
+
+def _start(
+    sizes: dict[str, float], rates: list[float], span: float, before: float
+) -> Array:
+    """Return the covariance of trend, slope, velocity and OU process, (4, 4)."""
+    slope, constant = sizes["slope"], sizes["constant"]
+    walk, velocity, memory, ou, ou_memory, _, smooth = rates
+    # two spans before the last stamp is one before the first row, if ``before`` is 0
     passed = max(span - before, 0.0)
     x, back = passed / memory, (span + before) / span
+    left = math.exp(-x)
+    start = np.zeros((4, 4))
     # an OU process of variance v and memory m, integrated over a time m x, has the
     # variance v m^2 (2 x + 2 exp(-x) - 2) and the covariance v m (1 - exp(-x)) with its
     # last value: integrals of v exp(-|s - t| / m)
-    risen = velocity * memory**2 * (2 * x + 2 * math.exp(-x) - 2)
-    start[0, 0] = constant**2 + (slope * back) ** 2 + rates[0] * passed + risen
+    risen = velocity * memory**2 * (2 * x + 2 * left - 2)
+    # a slope s is a line through zero at the last stamp, ``back`` spans ahead: the
+    # trend is -back span s there
+    start[0, 0] = constant**2 + (slope * back) ** 2 + walk * passed + risen
     start[0, 1] = start[1, 0] = -back * slope**2 / span
     start[1, 1] = (slope / span) ** 2
-    start[0, 2] = start[2, 0] = velocity * memory * (1 - math.exp(-x))
+    start[0, 2] = start[2, 0] = velocity * memory * (1 - left)
     # in the long run x' = v - b x of a process x of variance one, with rates a and b,
     # has the variance a b, and no covariance with x: v has b (a + b), and b with x
-    start[2, 2] = velocity + smooth / ou_memory * (1 / memory + 1 / ou_memory)
+    a, b = 1 / memory, 1 / ou_memory
+    start[2, 2] = velocity + smooth / ou_memory * (a + b)
     start[2, 3] = start[3, 2] = smooth / ou_memory
-    start[3, 3] = ou**2 + smooth
-    np.fill_diagonal(start[4:, 4:], others)
-    return StateSpace(np.array(rates), waves, start, season, effect.astype(np.int64))
+    start[3, 3] = ou + smooth
+    return start
 
 
 @functools.cache
 def _harmonics(form: Form, most: int) -> tuple[Array, Array, Numbers]:
     """Return each one's angular frequency, share and season."""
-    waves: list[Array] = [np.zeros(0)]
+    # an empty array first: without a season there is nothing else to join
+    frequencies: list[Array] = [np.zeros(0)]
     shares: list[Array] = [np.zeros(0)]
-    numbers: list[int] = []
+    counts: list[int] = []
     for period in form.periods:
         # stamps show no shorter wave than two of their gaps (Nyquist), but for rounding
-        shortest = max(1, int(period / (2 * form.gap) + 0.25))
-        n = np.arange(1, min(shortest, most) + 1)
-        waves.append(2 * math.pi * n / period)
+        most_shown = max(1, int(period / (2 * form.gap) + 0.25))
+        number = np.arange(1, min(most_shown, most) + 1)
+        frequencies.append(2 * math.pi * number / period)
         # of the season's variance: the faster a wave, the less
-        shares.append(1 / n / (1 / n).sum())
-        numbers.append(len(n))
-    season = np.repeat(np.arange(len(numbers)), np.array(numbers, np.int64))
-    return np.concatenate(waves), np.concatenate(shares), season
+        shares.append(1 / number / (1 / number).sum())
+        counts.append(len(number))
+    season = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
+    return np.concatenate(frequencies), np.concatenate(shares), season

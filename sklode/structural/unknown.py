@@ -12,6 +12,7 @@ from sklode.data.history import Asked, History
 from sklode.data.observations import Observations
 from sklode.data.ticks import rows_before
 from sklode.structural.answers import StructuralAnswers
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 
 _PATHS, _FEWEST = 200, 20  # of X, that tell how wide answers are
@@ -63,7 +64,7 @@ class Unknown:
         """Return what is `seen`, with y as uncertain as X makes it, says a model."""
         given, history = self._history.given, self.seen
         answers = StructuralAnswers(
-            model.filtered(history.rows), history, seed=0, unknown=self
+            FilteredModel.of(model, history.rows), history, seed=0, unknown=self
         )
         is_missing = np.isnan(given.controls)
         where: Flags = np.asarray(is_missing.any(axis=1))
@@ -161,7 +162,7 @@ class Unknown:
         )
         # columns must not draw the same errors
         seed = self._seed + 1 + column
-        answers = StructuralAnswers(model.filtered(rows), own, seed)
+        answers = StructuralAnswers(FilteredModel.of(model, rows), own, seed)
         return answers, _asked(rows, where)
 
     def _followed(self, columns: slice, n_rows: int, n: int) -> Array:

@@ -7,16 +7,24 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.structural.candidates import Candidate, States
+from sklode.structural.candidates import Candidate
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.filter_pass import States
 
-_ORIGINS, _LEADS = 48, 24  # last rows that are forecast from, and rows ahead
-_MOST_SERIES = 64  # of a panel; of more, some that are spread evenly
-_BURNT, _SHARE = 10, 3  # first rows, or this part of them: states are still vague
-_RECENT = 8.0  # rows in which what an error tells fades
-_CLIPPED = 5.0  # deviations: larger errors count as these
-_DOUBT, _RECENT_DOUBT = 30.0, 1.0  # errors that what is expected beforehand is worth
-_CHANCE = 1.2  # of squares of errors: a fifth more is no break
+# last rows that are forecast from, and rows ahead
+_ORIGINS, _LEADS = 48, 24
+# of a panel; of more, some that are spread evenly
+_MOST_SERIES = 64
+# first rows, or this part of them: states are still vague
+_BURNT, _SHARE = 10, 3
+# rows in which what an error tells fades
+_RECENT = 8.0
+# deviations: larger errors count as these
+_CLIPPED = 5.0
+# errors that what is expected beforehand is worth
+_DOUBT, _RECENT_DOUBT = 30.0, 1.0
+# of squares of errors: a fifth more is no break
+_CHANCE = 1.2
 # how much larger errors are on new rows than on those that hyperparameters fit. This,
 # the fading, the doubts and the chance were set on made-up breaks and competition
 # series: with them 90 % intervals hold 0.84 of more noise, 0.72 of kinks in a trend
@@ -38,18 +46,16 @@ class Widening(NamedTuple):
         if len(filled) > _MOST_SERIES:
             places = np.linspace(0, len(filled) - 1, _MOST_SERIES).astype(int)
             filled = filled[places]
-        errors, ages, leads = [], [], []
-        for series in filled.tolist():
-            own = candidate.alone(series)
-            error, age, lead = _errors(own, table.alone(series), span)
-            errors.append(error)
-            ages.append(age)
-            leads.append(lead)
-        ahead = np.concatenate(leads)
-        known = np.isfinite(ahead).any(axis=0)
-        times = np.nanmedian(ahead[:, known], axis=0)
-        squares = np.minimum(np.concatenate(errors) ** 2, _CLIPPED**2)
-        factors = _factors(squares, np.concatenate(ages))
+        each = [
+            _errors(candidate.alone(series), table.alone(series), span)
+            for series in filled.tolist()
+        ]
+        errors, ages, leads = (np.concatenate(x) for x in zip(*each, strict=True))
+        known = np.isfinite(leads).any(axis=0)
+        times = np.nanmedian(leads[:, known], axis=0)
+        squares = np.minimum(errors**2, _CLIPPED**2)
+        factors = _factors(squares, ages)
+        # medians of fewer and fewer rows may fall, and `interp` wants them not to
         return cls(np.maximum.accumulate(times), factors[known])
 
     def at(self, ahead: Array) -> Array:
@@ -66,21 +72,26 @@ def _errors(
     What has not come yet is NaN.
     """
     space, table = candidate.space(span), candidate.in_units(table)
-    n, states, before = len(table.times), States.of([space]), 0
+    n, states, before = len(table.times), States.first(space, 1), 0
     first = max(n // _SHARE, _BURNT, n - 1 - _ORIGINS)
     origins, known = np.arange(first, n - 1), []
+    # the filter goes on from origin to origin, and keeps the states at each
     for origin in origins.tolist():
         new = table.where(slice(before, origin + 1))
-        since = np.array([table.times[before] - table.times[max(before - 1, 0)]])
-        states = candidate.filtered(space, new, states=states, since=since).states
+        gap = table.times[before] - table.times[max(before - 1, 0)]
+        found = candidate.filtered(space, new, states=states, since=np.array([gap]))
+        states = found.states
         known.append(states)
         before = origin + 1
     rows = origins[:, None] + 1 + np.arange(_LEADS)
     there, rows = rows < n, np.minimum(rows, n - 1)
+    # each origin is as a series of its own, of ``_LEADS`` rows without values: the
+    # filter then tells what is expected of all of them at once
     asked = table.where(rows.ravel())._replace(
-        values=np.full(rows.size, np.nan), bounds=np.arange(0, rows.size + 1, _LEADS)
+        values=np.full(rows.size, np.nan),
+        bounds=np.arange(0, rows.size + 1, _LEADS),
     )
-    after = States(  # each origin's, as of a series of its own
+    after = States(
         means=np.concatenate([states.means for states in known]),
         covariances=np.concatenate([states.covariances for states in known]),
         runs=np.concatenate([states.runs for states in known]),
@@ -89,12 +100,12 @@ def _errors(
     found = candidate.filtered(
         space, asked, space.whole, states=after, since=leads[:, 0]
     )
-    signal, variance = found.signal.reshape(rows.shape), found.variance[:, 0]
-    noise = candidate.noise + table.errors[rows].ravel() ** 2
-    spread = np.sqrt(np.maximum(variance, 0.0) + noise).reshape(rows.shape)
-    errors = (table.values[rows] - signal) / spread
-    errors, leads = (np.where(there, x, np.nan) for x in (errors, leads))
-    return errors, n - 1.0 - rows, leads
+    signal = found.signal.reshape(rows.shape)
+    variance = np.maximum(found.variance, 0.0).reshape(rows.shape)
+    noise = candidate.noise + table.errors[rows] ** 2
+    errors = (table.values[rows] - signal) / np.sqrt(variance + noise)
+    ages = n - 1.0 - rows
+    return np.where(there, errors, np.nan), ages, np.where(there, leads, np.nan)
 
 
 def _factors(squares: Array, ages: Array) -> Array:
@@ -105,21 +116,25 @@ def _factors(squares: Array, ages: Array) -> Array:
     """
     factors = np.ones(_LEADS)
     for lead in range(1, _LEADS + 1):
-        near = slice((lead - 1) // 2, lead)  # leads alike
-        some = np.isfinite(squares[:, near])
+        # leads from half of it on are alike, and count with it
+        near = slice((lead - 1) // 2, lead)
+        own, age = squares[:, near], ages[:, near]
+        some = np.isfinite(own)
         if not some.any():
             factors[lead - 1] = factors[max(lead - 2, 0)]
             continue
-        rows = np.where(some, ages[:, near], -1.0)
-        sizes = _without_the_worst(np.where(some, squares[:, near], 0.0), rows)
+        # what has not come yet is of no row, of size zero: it adds nothing below
+        sizes = _without_the_worst(np.where(some, own, 0.0), np.where(some, age, -1.0))
         # origins of neighbouring rows share lead - 1 of the rows ahead: about as many
         # errors as have half the lead of their own count; and then doubts count as so
         # many errors of the size that is expected
         n = some.any(axis=1).sum() / max(lead / 2, 1.0)
         usual = (n * sizes.sum() / some.sum() + _DOUBT) / (n + _DOUBT)
-        weights = np.where(some, np.exp(-ages[:, near] / _RECENT), 0.0)
-        recent = (weights * sizes).sum() / weights.sum()
-        n = weights.sum() / some.shape[1] / max(lead / 4, 1.0)
+        weights = np.where(some, np.exp(-age / _RECENT), 0.0)
+        total = weights.sum()
+        recent = (weights * sizes).sum() / total
+        # of so many origins, likewise
+        n = total / some.shape[1] / max(lead / 4, 1.0)
         square = (n * recent + _RECENT_DOUBT * usual) / (n + _RECENT_DOUBT)
         if square > _CHANCE:
             factors[lead - 1] = _OPTIMISM * np.sqrt(square)
@@ -131,7 +146,8 @@ def _without_the_worst(sizes: Array, rows: Array) -> Array:
 
     A lone absurd value is no break.
     """
-    place = np.unique(rows, return_inverse=True)[1].ravel()
+    _, place = np.unique(rows, return_inverse=True)
+    place = place.ravel()
     means = np.bincount(place, sizes.ravel()) / np.bincount(place)
     if len(means) < 2:
         return sizes

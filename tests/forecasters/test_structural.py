@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 from tests.fitted import assert_same
 from tests.series import channels, panel, uneven_stamps, waves
@@ -137,7 +138,7 @@ def test_states_go_on_with_every_update(monkeypatch: pytest.MonkeyPatch) -> None
     forecaster = structural().fit(y[:20])
     asked = y.index[-1:] + 5
     before = forecaster.predict_at(asked)
-    monkeypatch.delattr(StructuralModel, "filtered")  # of all rows once more
+    monkeypatch.delattr(FilteredModel, "of")  # of all rows once more
     forecaster.update(y[20:22]).update(y[22:])
     assert not np.allclose(forecaster.predict_at(asked), before)
 

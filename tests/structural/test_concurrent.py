@@ -6,6 +6,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.history import History
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 
 N_ROWS = 300
@@ -103,10 +104,10 @@ def test_an_update_gives_what_all_rows_at_once_give() -> None:
     y = without(twins(), END)
     found = level(y[:270])
     assert found.concurrent.weights.any()
-    grown = found.filtered(History.of(y[:270], None).observations)
+    grown = FilteredModel.of(found, History.of(y[:270], None).observations)
     for end in (271, 290, N_ROWS):
         grown = grown.updated(History.of(y[:end], None).observations)
-    whole = found.filtered(History.of(y, None).observations)
+    whole = FilteredModel.of(found, History.of(y, None).observations)
     asked = found.tables(History.of(y.fillna(0.0), None).observations)[0]
     asked = asked._replace(values=np.full(len(asked.times), np.nan))
     one, other = (each.answered(0, asked) for each in (grown, whole))

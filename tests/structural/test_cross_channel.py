@@ -9,6 +9,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.structural import model as levels
+from sklode.structural.filtered_model import FilteredModel
 from tests.series import led
 from tests.structural.followers import gain_of_the_leader, level, plain, unrelated
 
@@ -71,8 +72,8 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
     start = History.of(y[:200], None).observations
     found = level(y[:200])
     assert found.cross.weights.any()
-    whole = found.filtered(History.of(y, None).observations)
-    grown = found.filtered(start)
+    whole = FilteredModel.of(found, History.of(y, None).observations)
+    grown = FilteredModel.of(found, start)
     for end in (201, 230, 231, 299, 300):
         grown = grown.updated(History.of(y[:end], None).observations)
     for one, other in zip(grown.channels, whole.channels, strict=True):

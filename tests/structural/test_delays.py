@@ -11,6 +11,7 @@ from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.plotting import plot_components
 from sklode.structural.delays import earlier
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 from tests.series import led
 from tests.structural.followers import gain_of_the_leader, level, plain, unrelated
@@ -142,8 +143,8 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
     y.iloc[-1, 1] = np.nan
     found = level(y[:200])
     assert delays(found)
-    whole = found.filtered(History.of(y, None).observations)
-    grown = found.filtered(History.of(y[:200], None).observations)
+    whole = FilteredModel.of(found, History.of(y, None).observations)
+    grown = FilteredModel.of(found, History.of(y[:200], None).observations)
     for end in (201, 230, 231, 299, 300):
         grown = grown.updated(History.of(y[:end], None).observations)
     for one, other in zip(grown.channels, whole.channels, strict=True):

@@ -16,6 +16,7 @@ from sklode import StructuralForecaster
 from sklode.structural.effect_inputs import Estimate, Inputs
 from sklode.structural.effect_selection import EffectJudge
 from sklode.structural.effects import ALWAYS, Effect, Read, columns_of, places
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 from sklode.structural.state_space import Form
 from tests.structural.processes import SPAN, candidate, table_of
@@ -248,7 +249,7 @@ def test_an_update_goes_on_with_effects(
     assert n_rows == [50]  # only what is new
     found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
     assert np.abs(found - y[350:]).mean() < 0.4
-    at_once = level.filtered(forecaster._history.rows)
+    at_once = FilteredModel.of(level, forecaster._history.rows)
     for one, other in zip(
         at_once.channels[0].groups[0].states,
         forecaster._answers.states.channels[0].groups[0].states,

@@ -179,8 +179,13 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     states[:, :d] = vectors * np.sqrt(np.maximum(values, 0))
     normals = np.zeros((n, d, n_draws))
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
-    given = one.system(space, queries._replace(times=times))
-    paths = kalman.simulate_rows(*given, 0.0, states, jumps, normals)
+    paths = kalman.simulate_rows(
+        one.system(space, queries._replace(times=times)),
+        since=0.0,
+        states=states,
+        jumps=jumps,
+        normals=normals,
+    )
     inputs = queries.inputs
     none = ChannelRows.of(np.zeros(0, int), np.zeros(0), 0.0, np.zeros((0, 3)), 1)
     exact = posterior(one, none, times - 5.0, inputs).covariance

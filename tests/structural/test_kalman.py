@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from sklode.structural import kalman, kalman_back
-from sklode.structural.candidates import THRESHOLD, FilterPass, States
+from sklode.structural.candidates import THRESHOLD
 from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.filter_pass import FilterPass, States
 from sklode.structural.filtering import NO_SHOCKS
 from sklode.structural.kalman import CLEAR
 from sklode.structural.state_space import Form
@@ -32,9 +33,12 @@ def filtered(
 
 
 def smoothed(table: ChannelRows, found: FilterPass) -> tuple[Any, Any]:
-    given = *ONE.system(SPACE, table), found.v_F[:, None]
     more, less = kalman_back.smooth_rows(
-        *given, found.inverse_F, found.gains, NO_SHOCKS
+        ONE.system(SPACE, table),
+        v_F=found.v_F[:, None],
+        inverse_F=found.inverse_F,
+        gains=found.gains,
+        shocks=NO_SHOCKS,
     )
     return found.signal + more[..., 0], found.variance - less
 
@@ -96,8 +100,12 @@ def test_the_filter_of_columns_makes_of_y_what_the_filter_made(shape: str) -> No
     found, _, _ = filtered(table)
     gains = np.ascontiguousarray(found.gains[:, 0])
     columns = np.column_stack([table.values, -2 * table.values])
-    given = *ONE.system(SPACE, table), found.inverse_F, gains
-    both = kalman.filter_columns(*given, columns)
+    both = kalman.filter_columns(
+        ONE.system(SPACE, table),
+        inverse_F=found.inverse_F,
+        gains=gains,
+        values=columns,
+    )
     size = np.abs(found.signal).max()
     np.testing.assert_allclose(both, found.signal * [1, -2], atol=1e-9 * size)
 

@@ -1,0 +1,105 @@
+"""What the compiled filter reads and writes, by name: without waiting for numba.
+
+Tested in tests/structural/test_kalman.py and test_gradient.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sklode.data.arrays import Array, Numbers
+from sklode.structural.state_space import StateSpace
+
+
+class System(NamedTuple):
+    """What T, Q and Z of each row come from."""
+
+    times: Array  # (row,), in usual gaps
+    design: Array  # (row, state), see `kalman.design_rows`
+    bounds: Numbers  # series k has the rows bounds[k] to bounds[k + 1]
+    rates: Array  # (7,), see `kalman.RATES`
+    waves: Array  # (harmonic, 3): angular frequency, memory and variance
+
+
+class States(NamedTuple):
+    """Of one candidate: each series' states before or after a row."""
+
+    means: Array  # (series, state)
+    covariances: Array  # (series, state, state)
+    runs: Array  # (series, 2), innovations added up to a step, up and down
+
+    @classmethod
+    def of(cls, covariances: Array) -> States:
+        """Return the states at the first rows of series, of which nothing is known."""
+        n, d = covariances.shape[:2]
+        return cls(np.zeros((n, d)), covariances, np.zeros((n, 2)))
+
+    @classmethod
+    def first(cls, space: StateSpace, n: int) -> States:
+        """Return those of ``n`` series that begin alike."""
+        return cls.of(np.repeat(space.start[None], n, axis=0))
+
+    def copy(self) -> States:
+        """Return states of their own, which the filter may write to."""
+        return States(*(array.copy() for array in self))
+
+
+class Rule(NamedTuple):
+    """What the filter does with innovations that are large."""
+
+    threshold: float  # deviations beyond which they count less
+    step: float  # sum of them, on one side, that is a step of the trend
+
+
+class Wanted(NamedTuple):
+    """What the filter writes beside: of no parts, and where arrays are empty, none."""
+
+    parts: Array  # (part, state), ones of states that each adds up; the last is all
+    after: Array  # (row, state), means after each row
+    predicted: Array  # (row, state, state), covariances before each row
+
+    @classmethod
+    def of(
+        cls,
+        n_states: int,
+        parts: Array | None = None,
+        after: Array | None = None,
+        predicted: Array | None = None,
+    ) -> Wanted:
+        """Return what is wanted, with an empty array where nothing is."""
+        d = n_states
+        return cls(
+            parts=np.zeros((0, d)) if parts is None else parts,
+            after=np.zeros((0, d)) if after is None else after,
+            predicted=np.zeros((0, d, d)) if predicted is None else predicted,
+        )
+
+
+class FilterPass(NamedTuple):
+    """What the filter finds, and leaves of the states."""
+
+    loss: float  # see `kalman.filter_rows`
+    v_F: Array  # (row,), v / F, 0 where nothing is observed
+    inverse_F: Array  # (row,), 1 / F, smaller of outliers, likewise
+    jumps: Array  # (row,), the variance of a trend's step
+    signal: Array  # (row, part), as predicted
+    variance: Array  # (row, part), of that
+    gains: (
+        Array  # (row, part, state), covariances with the states: the last part's is M
+    )
+    states: States  # after the last rows
+
+    @property
+    def innovations(self) -> Array:
+        """Each row's, in standard deviations; smaller of errors."""
+        return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
+
+
+class LossSlopes(NamedTuple):
+    """Derivatives of the loss, which `kalman_back.slope_back` adds to."""
+
+    rates: Array  # (7,)
+    waves: Array  # (harmonic, 3)
+    start: Array  # (state, state), in the covariance at first rows
