@@ -63,7 +63,7 @@ class ContinuousForecaster(AskingForecaster):
     _y = None
     _X = None
     _fit_seconds: float | None = None
-    _steps_in_fit = False  # whether fit was told a horizon of steps
+    _steps_in_fit: pd.Index | None = None  # the horizon that fit was told, of steps
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _model: FittedModel
 
@@ -122,10 +122,12 @@ class ContinuousForecaster(AskingForecaster):
                 "time stamps by predict_at(index)."
             )
         steps = self._history.steps if self._state == "fitted" else []
-        is_given = fh is not None
+        is_given = fh is not None and self._state == "fitted"
         checked = super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
-        if is_given and self._state == "fitted" and self._steps_in_fit:
-            if checked.is_relative and self._history.is_irregular:
+        # told twice: sktime's evaluation tells fit and predict the same steps
+        if is_given and self._steps_in_fit is not None and checked.is_relative:
+            is_told_twice = checked.to_pandas().equals(self._steps_in_fit)
+            if is_told_twice and self._history.is_irregular:
                 warn_of_steps_between_rows()
         return checked
 
@@ -147,7 +149,8 @@ class ContinuousForecaster(AskingForecaster):
         purpose = "fine-tune" if hasattr(self, "pretrained_") else "fit"
         start = time.perf_counter()
         self._history, model, self._predict_seed = self._begun(y, X, fh, purpose)
-        self._steps_in_fit = fh is not None and fh.is_relative
+        if fh is not None and fh.is_relative:
+            self._steps_in_fit = fh.to_pandas()
         self._set_model(model)
         self._fit_seconds = time.perf_counter() - start
         return self

@@ -74,8 +74,8 @@ def check_continues(before: Mapping[str, object], now: Mapping[str, object]) -> 
 def warn_of_steps_between_rows() -> None:
     """Warn that steps of equal length are no rows, where they may be taken for some.
 
-    A horizon that is passed both to fit and to predict is how sktime's `evaluate` asks;
-    it compares forecasts with the test fold's rows.
+    One horizon that is passed both to fit and to predict is how sktime's `evaluate`
+    asks; it compares forecasts with the test fold's rows.
     """
     warnings.warn(
         "fh counts steps of equal length, and y's rows are not so spaced: forecasts "

@@ -188,6 +188,7 @@ def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
     evaluate(forecaster, AbsoluteHorizon(cv), y)
     fitted(y, fh=[1, 2]).predict()
     fitted(y).predict([1, 2])
+    fitted(y, fh=[1, 2]).predict([1, 3])
     with pytest.warns(UserWarning, match="forecasts come at other times than rows"):
         fitted(y, fh=[1, 2]).predict([1, 2])
     # as in a program that has no name
