@@ -334,7 +334,7 @@ def test_constants_are_halved_and_doubled_one_by_one(
         "## structural/",
         '| `BASE["slope"]` in `state_space.py` | `0.2, 1.0, 1.0` | rise | by hand |',
         "| `_MANY` in `search.py` | `1000` | rows that polish | by hand |",
-        "| `CLEAR` in `kalman.py` | `2.5` | compiled | by hand |",
+        "| `CLEAR` in `outliers.py` | `2.5` | compiled | by hand |",
         "## data/",
         "| `_CHANCE` in `sensors.py` | `0.05` | zeros | by hand |",
     ]

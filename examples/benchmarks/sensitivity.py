@@ -44,7 +44,7 @@ if __name__ == "sensitivity":  # numba looks for the package, from a script besi
 NETWORKS = ("hybrid", "latent_ode", "training")
 """Folders whose constants decide what a network learns."""
 
-COMPILED = ("kalman.py", "kalman_back.py")
+COMPILED = ("kalman.py", "kalman_back.py", "outliers.py")
 """Modules whose constants are part of compiled code, where none can be changed."""
 
 

@@ -256,7 +256,10 @@ class Candidate(NamedTuple):
     @property
     def rule(self) -> Rule:
         """What is an outlier, and what a step of the trend."""
-        step = float(kalman().STEP) if self.steps else math.inf
+        # imports need not wait for numba
+        from sklode.structural.outliers import STEP
+
+        step = float(STEP) if self.steps else math.inf
         return Rule(threshold=float(self.threshold), step=step)
 
     def system(self, space: StateSpace, table: ChannelRows) -> System:

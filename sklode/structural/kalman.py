@@ -16,9 +16,7 @@ and velocity move.
 
 What the filters read and write has names in `filter_pass`.
 
-Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
-the larger, as errors of observation. Steps: where innovations on one side add up
-(CUSUM, Page 1954), the trend may be anywhere.
+What it does with large innovations, outliers or steps of the trend, is in `outliers`.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ import numpy as np
 
 from sklode.engine.compiling import compiled, inner
 from sklode.structural.filter_pass import FilterPass
+from sklode.structural.outliers import cusum, huber, outlier_variance, shift
 
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise; last, of what the velocity adds to
@@ -44,13 +43,6 @@ RATES = (
 )
 # what an OU process keeps at least: a smaller one would divide by zero
 LEAST_KEPT = 1e-130
-# beyond so many thresholds the weight falls with the third power
-CLEAR = 2.5
-# deviations on one side, each less DRIFT and at most MOST, that are a step in sum:
-# three large ones, or more small ones. A drift of 1 follows steps sooner (0.8 in place
-# of 1.0 of the best simple method's error, a week after one), but also takes chance for
-# steps
-STEP, DRIFT, MOST = 6.0, 1.25, 3.25
 
 
 @compiled
@@ -230,47 +222,6 @@ def _innovation(a, Z, M, noise, value):
 
 
 @inner
-def _huber(size, threshold):
-    """Return what an innovation of so many deviations costs, see `filter_rows`."""
-    if size <= threshold:
-        return 0.5 * size * size
-    return threshold * threshold * (0.5 + math.log(size / threshold))
-
-
-@inner
-def _outlier_variance(F, size, threshold):
-    """Return F over the weight of an innovation, which falls as 1 / size, then faster.
-
-    So an update moves the states by as much as one at the threshold (Huber 1981), and
-    beyond `CLEAR` thresholds by ever less.
-    """
-    if size > threshold:
-        F *= size / threshold
-        if size > CLEAR * threshold:
-            F *= (size / (CLEAR * threshold)) ** 2
-    return F
-
-
-@inner
-def _cusum(up, down, v, size):
-    """Return the sums of innovations on each side after one more (Page 1954)."""
-    # a missing v is not seen here: NaN has a sign
-    told = math.copysign(min(size, MOST), v)
-    return max(up + told - DRIFT, 0.0), max(down - told - DRIFT, 0.0)
-
-
-@inner
-def _shift(P, M, parts, gains, variance, jump):
-    """Let the trend step by a variance, in P, M and the parts of a row."""
-    # the design of the trend, state 0, is 1: P Z' and Z P Z' grow by as much
-    P[0, 0] += jump
-    M[0] += jump
-    for part in range(len(parts)):
-        gains[part, 0] += parts[part, 0] * jump
-        variance[part] += parts[part, 0] * jump
-
-
-@inner
 def _add_parts(a, P, Z, M, parts, signal, variance, gains):
     """Write what is predicted of the parts of a row; the last has Z and M."""
     d, last = len(a), len(parts) - 1
@@ -331,16 +282,16 @@ def filter_rows(system, values, errors, states, since, rule, wanted):
             if not math.isnan(v):
                 size = abs(v) / math.sqrt(F)
                 loss += 0.5 * math.log(F)
-                loss += _huber(size, threshold)
-                up, down = _cusum(up, down, v, size)
+                loss += huber(size, threshold)
+                up, down = cusum(up, down, v, size)
                 if max(up, down) >= step:
                     up = down = 0.0
                     # as large as this innovation: the trend follows most of it
                     jump = jumps[i] = v * v
-                    _shift(P, M, parts, gains[i], variance[i], jump)
+                    shift(P, M, parts, gains[i], variance[i], jump)
                     F += jump
                 else:
-                    F = _outlier_variance(F, size, threshold)
+                    F = outlier_variance(F, size, threshold)
                 v_F[i], inverse_F[i] = v / F, 1 / F
                 _update(a, P, M, v, F, root)
             if len(after) > 0:

@@ -16,7 +16,8 @@ import math
 import numpy as np
 
 from sklode.engine.compiling import compiled, inner
-from sklode.structural.kalman import CLEAR, driven, set_transition
+from sklode.structural.kalman import driven, set_transition
+from sklode.structural.outliers import CLEAR
 
 
 @inner

@@ -12,7 +12,7 @@ from sklode.structural.candidates import THRESHOLD
 from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.filter_pass import FilterPass, States
 from sklode.structural.filtering import NO_SHOCKS
-from sklode.structural.kalman import CLEAR
+from sklode.structural.outliers import CLEAR
 from sklode.structural.state_space import Form
 from tests.structural.processes import SPAN, candidate, posterior, table_of
 
