@@ -160,9 +160,10 @@ class ContinuousForecaster(AskingForecaster):
     ) -> tuple[History, FittedModel, int]:
         """Return new series, the model that is learned from them, and its seed."""
         self._check_parameters()
-        start = getattr(self, "pretrained_", None)
+        start, categories = getattr(self, "pretrained_", None), None
         if start is not None:
-            y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
+            names_of_y, names_of_X, categories = start.columns
+            y, X = in_order(y, names_of_y), in_order(X, names_of_X)
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         history = History.of(
             y,
@@ -171,7 +172,7 @@ class ContinuousForecaster(AskingForecaster):
             channels=channels,
             clean=self.clean,
             error=self.error,
-            categories=None if start is None else start.columns[2],
+            categories=categories,
         )
         bounds_of(self.bounds, history)  # also where bounds are those of a kept model
         history = self._filled(history, getattr(start, "structural", None), {})

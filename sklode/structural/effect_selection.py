@@ -66,6 +66,7 @@ class EffectJudge:
         found = candidate.filtered(space, left, space.whole)
         self._system = candidate.system(space, table)
         self._inverse_F = found.inverse_F
+        self._root = np.sqrt(found.inverse_F)[:, None]
         self._gains = np.ascontiguousarray(found.gains[:, 0])
         self._y = self._surprise(table.values[:, None])
         self._columns: dict[Effect, list[Array]] = {}
@@ -80,8 +81,9 @@ class EffectJudge:
             gains=self._gains,
             values=columns,
         )
-        root = np.sqrt(self._inverse_F)[:, None]
-        innovations = (columns - expected) * root
+        # in place: these are most of the memory that a selection goes through
+        innovations = np.subtract(columns, expected, out=expected)
+        innovations *= self._root
         return np.split(innovations, self._stretches[1:-1])
 
     def _of(self, effect: Effect) -> list[Array]:
