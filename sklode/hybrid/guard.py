@@ -1,7 +1,9 @@
 """Whether a network adds to the structural model, on origins that neither has seen.
 
-From each origin forecast the structural model of the rows before the held-out ones, and
-the network; what is best weighs the two.
+From each origin both forecast: the structural model, of the rows before the held-out
+ones, and the network. The weight of the network is the one that makes errors least, by
+least squares, as far as it is sure; and where it counts, intervals are as wide as what
+is left of the errors.
 """
 
 from __future__ import annotations
@@ -205,9 +207,9 @@ def network_weights_of(
     """Return stacking weights; None where none is above zero for sure.
 
     A weight is the least of what each stretch of time calls best: one stretch alone
-    may be like what a network has learned by chance. Clusters that are blocks of time
-    are shrunk, as if there were some more where the network tells nothing; series that
-    it has not seen are not.
+    may be like what a network has learned by chance. Where clusters are blocks of time
+    (``of_blocks``), weights are shrunk, as if `_PRIOR` more blocks had told nothing;
+    where they are series that the network has not seen, weights stay.
     """
     evidence = Evidence.joined(stretches)
     if not len(evidence.lead):

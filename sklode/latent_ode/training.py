@@ -1,7 +1,8 @@
 """Training on windows that the decoder describes from the first row on.
 
 Of the paper's model: z0 stands at the first row, and all is reconstructed,
-with rows after it that the encoder does not see.
+with rows after it that the encoder does not see. Here is what it trains on,
+and how long; the loop of epochs is `sklode.training.trainer.Trainer.fit`.
 """
 
 from __future__ import annotations
@@ -274,8 +275,8 @@ def hidden_rows(
 ) -> torch.Tensor | None:
     """Return which rows of windows the encoder does not see, (batch, row).
 
-    Each with a probability of up to ``thinning``; and of that share of the windows the
-    first ones, at most ``horizon``. One remains.
+    Each row with a probability of up to ``thinning``; and in that share of the windows
+    the first rows too, at most ``horizon`` of them. Each window keeps one row at least.
     """
     if not thinning:
         return None

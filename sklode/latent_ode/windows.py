@@ -1,4 +1,7 @@
-"""Windows of rows: those that the encoder sees, and those that follow."""
+"""Windows of the paper's model: rows that its encoder sees, and those that follow.
+
+The hybrid model's are `sklode.hybrid.origins.Origins.seen`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Candidates, the models of a channel that are averaged over; the filter's run of one.
 
 They are compared in `sklode.structural.search`; an outlier loses its weight in
-`sklode.structural.kalman`.
+`sklode.structural.outliers`.
 
 Tested in tests/structural/test_exactness.py.
 """
@@ -29,8 +29,8 @@ from sklode.structural.state_space import (
 )
 
 FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
-# innovations beyond so many deviations weigh less, see `kalman`: normal ones are larger
-# once in 370
+# innovations beyond so many deviations weigh less, see `outliers`:
+# normal ones are larger once in 370
 THRESHOLD = 3.0
 # of the filter, that find the scale of each series
 _PASSES = 2
@@ -65,7 +65,7 @@ class Candidate(NamedTuple):
     scale: float
     harmonics: int = FEWEST_HARMONICS
     threshold: float = THRESHOLD  # infinite where large innovations are true
-    steps: bool = True  # the trend has some, see `kalman`
+    steps: bool = True  # the trend has some, see `outliers`
     scale_spread: float = 0.0  # of logarithms of series' own scales; 0: all share one
     centred: bool = False  # each series has a location of its own
     link: Link = IDENTITY  # what a form that is linked is modelled on

@@ -1,17 +1,17 @@
 r"""What columns tell of each other at the same time: in gaps, and where one ends.
 
-What a column's rows say beyond what is known where another column is seen,
+Column k is forecast at a time t at which column j was seen. What j says there is new so
+far as its rows at stamps of k do not say it, for what these say k's own rows know:
 
 .. math::
-    n_j(t) = s_j(t \mid \mathrm{all\ rows})
-        - s_j(t \mid \mathrm{those\ at\ rows\ of\ } k)
+    n_j(t) = s_j(t \mid \mathrm{all\ rows\ of\ } j)
+        - s_j(t \mid \mathrm{those\ at\ stamps\ of\ } k)
 
-with s the signal, smoothed as that of k is, moves the other's signal by a multiple,
-and takes from its variance what it explains. That is exact where one covariance of
+with s the signal, smoothed by k's hyperparameters. A multiple of it moves the signal of
+k, and takes from its variance what it explains. That is exact where one covariance of
 columns and one of times make up all (Alvarez, Rosasco, Lawrence, "Kernels for
 Vector-Valued Functions: a Review", 2012, section 4.2). The multiple is found on rows
-that are hidden on purpose. A row's noise, where both have the same stamp, is a second
-such column.
+of k that are hidden on purpose. The noise of j at a stamp of k is a second such input.
 """
 
 from __future__ import annotations
@@ -189,8 +189,9 @@ def _new(
 ) -> tuple[Array, Array]:
     """Return what rows add to signal and noise, and its spread, (row asked, 2).
 
-    They are smoothed as the channel's own rows would be: what is forecast there from
-    either's known rows is then the same, and cancels.
+    ``rows`` of another channel are smoothed as this channel's own would be: by the same
+    gaps what rows at common stamps say of a time is then the same of both channels,
+    and cancels in the difference.
     """
     known = rows.where(is_known)
     signal, variance = channel.smoothed(rows, asked)

@@ -27,8 +27,10 @@ from sklode.structural.effects import Effect
 _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
-# deviations of what stretches gain, in sum; of two, one gains a third of
-# the other, of three a third may gain nothing
+# An effect is proved where what stretches gain is in sum so many times the
+# root of the sum of their squares. Of n equal gains that is the root of n:
+# three of many stretches must gain alike. Of two stretches the lesser must
+# gain a quarter of the other, of three one may gain nothing.
 _PROVED, _PROVED_BY_FEW = 1.5, 1.2
 
 

@@ -2,6 +2,7 @@
 
 A logarithm, its offset, outliers and how large a season is depend on whether values are
 zero, now and then or often: those with zeros must not cost their neighbours the season.
+A series is forecast by its group, in `sklode.structural.filtering.GroupedChannel`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How far values have moved in as long a time: what forecasts stay within."""
+"""How far values have moved in as long a time: what forecasts stay within.
+
+The bounds that users tell are others: see `Floored` and `Between` in `mixture`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.filter_pass import States
 
 POINTS, BOUNDS = 2.0, 20.0
-"""Times the largest move: of forecasts, and of bounds and paths.
+"""Times the largest move: of forecasts, and of intervals' ends and paths.
 
 A season's last value may lie in a trough and its next peak above all others: twice.
 """
@@ -58,8 +61,8 @@ class LargestMoves(NamedTuple):
     def held(self, few: Flags, centre: Array, lags: Array) -> Array:
         """Return what series of few rows stay within, (2, query), see `Limits`.
 
-        The few rows of a rise do not say where it ends: the panel's values do. Of what
-        lies beyond them already they tell nothing.
+        The few rows of a rise do not say where it ends: the panel's values do. A series
+        that is beyond all of these already is not held by them.
         """
         grown = np.multiply.outer(lags, self.widening)
         low, high = (self.hull + POINTS * grown).T
@@ -135,7 +138,7 @@ class Limits(NamedTuple):
         return np.clip(values, low, high)
 
     def within(self, values: Array) -> Array:
-        """Return bounds or paths, (..., query), within limits."""
+        """Return ends of intervals, or paths, (..., query), within limits."""
         low, high = self.ends(BOUNDS)
         return np.clip(values, low, high)
 

@@ -1,7 +1,7 @@
 """Average forecasts: mixtures of normal and log-normal distributions.
 
-Of channels without a value below zero (counts, rain, shares) it is made one of such
-values by `Floored`.
+Of channels without a value below zero (counts, rain, shares), or with one bound that a
+user tells, it is made one of such values by `Floored`; of two bounds by `Between`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Seasons that a series may have: the clock's, and a periodogram's."""
+"""Seasons that a series may have: the clock's, and a periodogram's.
+
+Which of them a model takes is found in `search`.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,11 @@ _OVERSAMPLING = 4
 # frequencies whose median is the usual power: 15 waves to each side
 _BESIDE = 121
 _LEAST_CYCLES = 0.75  # in the span, by which two peaks differ
-# cycles in the span that tell a period from a wave of a clock's
-# season: a quarter, and up to six times that of higher waves.
-# Of fewer than eight cycles of the season the first waves alone
-# are asked: without that, windows of Beijing's air lost 7 %
+# A period is none of a clock's season if it differs by so many cycles
+# in the span from each of its waves: a quarter from the first, twice as
+# many from the second, up to six times. The first 84 waves are asked,
+# of a week those down to two hours; of fewer than eight cycles of the season, the
+# first twelve: without that, windows of Beijing's air lost 7 %
 _FROM_CLOCK, _FARTHEST, _WAVES = 0.25, 6, 84
 _MANY_CYCLES, _FEW_WAVES = 8, 12
 # series of a panel that may show periods, the longest first

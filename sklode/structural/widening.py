@@ -1,4 +1,7 @@
-"""How much wider than a model expects its errors ahead have been of late."""
+"""How much wider intervals are than the model says, as errors ahead were of late.
+
+Those of networks are widened in `latent_ode.calibration` and `hybrid.guard`.
+"""
 
 from __future__ import annotations
 
@@ -125,15 +128,15 @@ def _factors(squares: Array, ages: Array) -> Array:
             continue
         # what has not come yet is of no row, of size zero: it adds nothing below
         sizes = _without_the_worst(np.where(some, own, 0.0), np.where(some, age, -1.0))
-        # origins of neighbouring rows share lead - 1 of the rows ahead: about as many
-        # errors as have half the lead of their own count; and then doubts count as so
-        # many errors of the size that is expected
+        # Origins of neighbouring rows share lead - 1 of the rows ahead, so that errors
+        # repeat each other: n is about the number of those half a lead apart. A mean of
+        # n, shrunk as if `_DOUBT` more were as large as expected, which is 1.
         n = some.any(axis=1).sum() / max(lead / 2, 1.0)
         usual = (n * sizes.sum() / some.sum() + _DOUBT) / (n + _DOUBT)
         weights = np.where(some, np.exp(-age / _RECENT), 0.0)
         total = weights.sum()
         recent = (weights * sizes).sum() / total
-        # of so many origins, likewise
+        # likewise, shrunk to the usual size
         n = total / some.shape[1] / max(lead / 4, 1.0)
         square = (n * recent + _RECENT_DOUBT * usual) / (n + _RECENT_DOUBT)
         if square > _CHANCE:
