@@ -122,7 +122,8 @@ class ContinuousForecaster(AskingForecaster):
                 "time stamps by predict_at(index)."
             )
         steps = self._history.steps if self._state == "fitted" else []
-        is_given = fh is not None and self._state == "fitted"
+        # a method of sktime that asks others passes on the horizon that is kept
+        is_given = fh is not None and fh is not self._fh and self._state == "fitted"
         checked = super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
         # told twice: sktime's evaluation tells fit and predict the same steps
         if is_given and self._steps_in_fit is not None and checked.is_relative:

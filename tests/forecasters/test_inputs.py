@@ -189,6 +189,8 @@ def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
     fitted(y, fh=[1, 2]).predict()
     fitted(y).predict([1, 2])
     fitted(y, fh=[1, 2]).predict([1, 3])
+    fitted(y, fh=[1, 2]).predict_proba()
+    fitted(pd.concat({0: y.to_frame(), 1: y.to_frame()}), fh=[1, 2]).predict_proba()
     with pytest.warns(UserWarning, match="forecasts come at other times than rows"):
         fitted(y, fh=[1, 2]).predict([1, 2])
     # as in a program that has no name
