@@ -7,7 +7,7 @@ of competitions and of practice. Of shares above one half the odds are halved an
 doubled; of several numbers in one constant, all. Printed is the change of the error,
 the mean absolute error as a geometric mean over series, how many series are forecast
 otherwise, and the largest change of one series' error. A constant that changes nothing
-decides cases that are not here: those that stop a search late, say.
+decides cases that are not here, such as a search that stops late, or intervals alone.
 
     python examples/benchmarks/sensitivity.py [--data PATH] [--folders structural data]
         [--every 12] [--seeds 0] [--jobs 1] [--out TABLE.csv]
@@ -28,21 +28,18 @@ import multiprocessing
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode import StructuralForecaster
 
 PAGE = Path(__file__).parents[2] / "docs" / "constants.md"
 if __name__ == "sensitivity":  # numba looks for the package, from a script beside this
     raise ImportError("examples/benchmarks/sensitivity.py is a script, no package")
-
-NETWORKS = ("hybrid", "latent_ode", "training")
-"""Folders whose constants decide what a network learns."""
 
 COMPILED = ("kalman.py", "kalman_back.py", "outliers.py")
 """Modules whose constants are part of compiled code, where none can be changed."""
@@ -184,41 +181,13 @@ def of_practice(folder: Path) -> Iterator[tuple[str, Task]]:
     yield "air", split(air[kept], 24)
 
 
-def laws(seed: int) -> Iterator[tuple[str, Task]]:
-    """Yield panels and a series of nonlinear laws, for the networks."""
-    rng = np.random.default_rng(seed)
-    series = {}
-    for k in range(20):
-        x, path = rng.uniform(0.3, 2, 2), []
-        for _ in range(1600):  # Lotka and Volterra's law, steps of 0.02
-            growth = np.array([1.0 - x[1], x[0] - 1.0])
-            x = x * np.exp(0.02 * growth)
-            path.append(x)
-        kept = np.sort(rng.choice(1600, 60, replace=False))
-        values = np.array(path)[kept] + rng.normal(0, 0.02, (60, 2))
-        series[k] = pd.DataFrame(values, kept, ["prey", "predator"])
-    whole = pd.concat(series, names=["series", "time"])
-    is_late = whole.index.get_level_values(1) > 1300
-    yield "predators", Task(whole[~is_late], whole[is_late])
-
-    x, path = 1.2, [1.2] * 18
-    for _ in range(6000):  # Mackey and Glass' law
-        x += (
-            0.1 * (0.2 * path[-170] / (1 + path[-170] ** 10) - 0.1 * x)
-            if (len(path) > 170)
-            else 0.01 * rng.normal()
-        )
-        path.append(x)
-    values = np.array(path[500:6100:8][:680]) + rng.normal(0, 0.01, 680)
-    yield "delay", split(pd.DataFrame({"y": values}), 40)
-
-
-def errors_of(tasks: list[tuple[str, Task]], make: Callable[[], Any]) -> list[float]:
+def errors_of(tasks: list[tuple[str, Task]]) -> list[float]:
     """Return the mean absolute error of each task; NaN of one that fails."""
     found = []
     for _, task in tasks:
         try:
-            forecaster = make().fit(task.seen, X=task.X)
+            forecaster = StructuralForecaster(random_state=0)
+            forecaster.fit(task.seen, X=task.X)
             forecast = forecaster.predict_at(task.truth.index, X=task.X_ahead)
         except Exception:  # a constant may have no such value
             found.append(math.nan)
@@ -260,7 +229,10 @@ def scaled(value: Any, factor: float) -> Any:
 
 
 def change(constant: Constant, factor: float) -> bool:
-    """Change a constant wherever it was imported; return whether it could be."""
+    """Change a constant wherever it was imported; return whether it could be.
+
+    What was made of it at import, such as the default of a field, keeps its value.
+    """
     home = importlib.import_module(constant.module)
     whole = getattr(home, constant.name)
     value = whole if constant.key is None else whole[constant.key]
@@ -277,9 +249,7 @@ def change(constant: Constant, factor: float) -> bool:
 
 
 def errors_with(
-    question: tuple[Constant | None, float],
-    tasks: list[tuple[str, Task]],
-    make: Callable[[], Any],
+    question: tuple[Constant | None, float], tasks: list[tuple[str, Task]]
 ) -> list[float] | None:
     """Return the errors with a constant that is so much larger; None: it cannot be.
 
@@ -289,33 +259,7 @@ def errors_with(
     constant, factor = question
     if constant is not None and not change(constant, factor):
         return None
-    return errors_of(tasks, make)
-
-
-def structural() -> StructuralForecaster:
-    """Return the structural forecaster."""
-    return StructuralForecaster(random_state=0)
-
-
-def network() -> LatentODELSTMForecaster:
-    """Return the default network."""
-    return LatentODELSTMForecaster(random_state=0)
-
-
-def paper() -> LatentODELSTMForecaster:
-    """Return the paper's network, with few epochs."""
-    return LatentODELSTMForecaster(model="paper", max_epochs=60, random_state=0)
-
-
-MAKERS = {
-    "structural": structural,
-    "data": structural,
-    "hybrid": network,
-    "training": network,
-    "latent_ode": paper,
-}
-KINDS = {folder: laws if folder in NETWORKS else made_up for folder in MAKERS}
-"""What forecasts, and what is forecast, to try the constants of a folder."""
+    return errors_of(tasks)
 
 
 def compared(before: list[float], after: list[float]) -> dict[str, object]:
@@ -343,31 +287,29 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
+    tasks = [task for seed in given.seeds for task in made_up(seed)]
+    if given.data is not None:
+        tasks += of_competitions(given.data / "competition_dev.json.gz", given.every)
+        tasks += of_practice(given.data / "practice")
+    constants = constants_of(PAGE.read_text(encoding="utf-8"), given.folders)
+    changes = [(one, factor) for one in constants for factor in (0.5, 2.0)]
+    errors_of(tasks[:1])  # compiled once, for all processes
     rows: list[dict[str, object]] = []
-    for folder in given.folders:
-        tasks = [task for seed in given.seeds for task in KINDS[folder](seed)]
-        if given.data is not None and folder not in NETWORKS:
-            competition = given.data / "competition_dev.json.gz"
-            tasks += of_competitions(competition, given.every)
-            tasks += of_practice(given.data / "practice")
-        ask = functools.partial(errors_with, tasks=tasks, make=MAKERS[folder])
-        constants = constants_of(PAGE.read_text(encoding="utf-8"), [folder])
-        changes = [(one, factor) for one in constants for factor in (0.5, 2.0)]
-        errors_of(tasks[:1], MAKERS[folder])  # compiled once, for all processes
-        # a process each: what is changed, or kept in a cache, ends with it
-        context = multiprocessing.get_context("fork")
-        with context.Pool(given.jobs, maxtasksperchild=1) as pool:
-            results = pool.imap(ask, [(None, 1.0), *changes])
-            before = next(results)
-            print(f"{folder}: {len(tasks)} series", flush=True)
-            for (constant, factor), after in zip(changes, results, strict=True):
-                if before is None or after is None:
-                    continue
-                row = {"constant": constant.title, "in": constant.module}
-                rows.append({**row, "factor": factor, **compared(before, after)})
-                print(*rows[-1].values(), sep="  ", flush=True)
-                if given.out is not None:
-                    pd.DataFrame(rows).to_csv(given.out, index=False)
+    # a process each: what is changed, or kept in a cache, ends with it
+    context = multiprocessing.get_context("fork")
+    with context.Pool(given.jobs, maxtasksperchild=1) as pool:
+        ask = functools.partial(errors_with, tasks=tasks)
+        results = pool.imap(ask, [(None, 1.0), *changes])
+        before = next(results)
+        print(f"{len(tasks)} series", flush=True)
+        for (constant, factor), after in zip(changes, results, strict=True):
+            if before is None or after is None:
+                continue
+            row = {"constant": constant.title, "in": constant.module}
+            rows.append({**row, "factor": factor, **compared(before, after)})
+            print(*rows[-1].values(), sep="  ", flush=True)
+            if given.out is not None:
+                pd.DataFrame(rows).to_csv(given.out, index=False)
     return pd.DataFrame(rows)
 
 
