@@ -184,7 +184,7 @@ def true_stamps_are_asked_and_the_season_is_found(shown: Names) -> None:
     assert shown["structural"] == pytest.approx([-1.60], abs=0.05)
     size_2, size_32 = shown["scores"].reshape(2, 2)
     assert max(size_2[0], size_32[0]) < -0.35 < min(size_2[1], size_32[1])
-    assert min(*size_2, *size_32) > shown["level"][0] / 2
+    assert min(*size_2, *size_32) > shown["structural"][0] / 2
 
 
 @says("saving.md")
