@@ -23,7 +23,7 @@ from sklode.data.measurements import error_columns, measured
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
 from sklode.data.steps import Freq, Step, default_step, future_stamps
-from sklode.data.ticks import rows_before, stamps_of, ticks_of
+from sklode.data.ticks import stamps_of, ticks_of
 
 Unknown: TypeAlias = dict[Hashable, tuple[int, Hashable]]
 """Columns of X that are not known at all rows: at how many not, and the first."""
@@ -170,12 +170,7 @@ class History:
         if self.left_out is not None:
             left_out = np.zeros(rows.values.shape, dtype=bool)
             # all rows of the history are among those that were merged
-            row = rows_before(
-                bounds=rows.bounds,
-                known=rows.ticks,
-                series=self.given.series,
-                asked=self.given.ticks,
-            )
+            row = rows.at_or_before(self.given.series, self.given.ticks)
             left_out[row] = self.left_out
             number = {key: k for k, key in enumerate(rows.keys)}
             rows, left_out = cleaned(

@@ -193,22 +193,18 @@ class Observations:
 
     def at_or_before(self, series: Numbers, ticks: Numbers) -> Numbers:
         """Return the rows at or before stamps; before the first one, that."""
-        row = rows_before(
-            bounds=self.bounds,
-            known=self.ticks,
-            series=series,
-            asked=ticks,
-        )
+        row = self._before(series, ticks)
         return np.maximum(row, self.bounds[series])
+
+    def _before(self, series: Numbers, ticks: Numbers) -> Numbers:
+        """Return the rows at or before stamps, see `rows_before`."""
+        return rows_before(
+            bounds=self.bounds, known=self.ticks, series=series, asked=ticks
+        )
 
     def holds(self, series: Numbers, ticks: Numbers) -> Flags:
         """Return which stamps of series, -1 for none, are among these rows."""
-        row = rows_before(
-            bounds=self.bounds,
-            known=self.ticks,
-            series=series,
-            asked=ticks,
-        )
+        row = self._before(series, ticks)
         # before the first of its own it is another series' row, or the last
         found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
         return found & (series >= 0)
@@ -259,8 +255,8 @@ class Observations:
             new_rows = after - len(self.ticks)
             new._warn_of_revisions(revised[:, :n_told], new_rows)
             self._warn_of_early(new, of_new)
-        columns = np.split(table[kept], [n_channels, n_told], axis=1)
-        values, controls, errors = columns
+        ends = [n_channels, n_told]
+        values, controls, errors = np.split(table[kept], ends, axis=1)
         return Observations(
             ticks=ticks[kept],
             values=values,

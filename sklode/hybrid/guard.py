@@ -389,9 +389,8 @@ def _forecast(
             values=np.nan,
             inputs=inputs[mine],
             n_series=len(before.keys),
+            changes=None if changes is None else changes[:, mine],
         )
-        if changes is not None:
-            queries = queries._replace(changes=changes[:, mine])
         quantiles = np.array([0.05, 0.5, 0.95])
         for _, place in filtered.channels[k].split(queries):
             answered = filtered.answered(k, queries.where(place))

@@ -134,8 +134,9 @@ class Readings(NamedTuple):
     @property
     def averages(self) -> Tensor:
         """Last value and means, which lines read, (window, channel, average)."""
-        faded = self.faded_soon, self.faded, self.faded_late
-        return torch.stack([self.last, self.mean, *faded], -1)
+        several = [self.last, self.mean]
+        several += [self.faded_soon, self.faded, self.faded_late]
+        return torch.stack(several, -1)
 
 
 _N_AVERAGES = 5  # of `Readings.averages`

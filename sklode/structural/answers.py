@@ -354,9 +354,8 @@ class StructuralAnswers:
             values=np.nan,
             inputs=inputs[order],
             n_series=len(known.keys),
+            changes=None if changes is None else changes[:, order],
         )
-        if changes is not None:
-            table = table._replace(changes=changes[:, order])
         adjustments: list[Adjustment | None] = [None] * len(self.states.channels)
         if self._ahead is not None:
             adjustments = self._ahead.adjustments(self._history, table, known)
@@ -374,8 +373,10 @@ class StructuralAnswers:
         # of a line in X the mean over paths is that at the mean of X: none are needed
         n = None if is_widened or is_curved else 0
         rows, order, adjustments = self._asked(asked, n)
-        shape = len(order), len(self._history.channels)
-        table = np.empty((*shape, n_levels) if n_levels else shape)
+        shape = [len(order), len(self._history.channels)]
+        if n_levels:
+            shape.append(n_levels)
+        table = np.empty(shape)
         for k, own, place, adjustment in self._parts(rows, adjustments):
             limits = self.states.limits(k, own, adjustment)
             found = self._answered(k, own, adjustment, limits, is_widened=is_widened)

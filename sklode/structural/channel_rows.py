@@ -36,6 +36,7 @@ class ChannelRows(NamedTuple):
         inputs: Array,
         n_series: int,
         errors: Array | float = 0.0,
+        changes: Array | None = None,
     ) -> ChannelRows:
         """Return a table of rows that are sorted by series and time."""
         bounds = np.searchsorted(series, np.arange(n_series + 1))
@@ -45,6 +46,7 @@ class ChannelRows(NamedTuple):
             inputs=inputs,
             errors=np.broadcast_to(errors, times.shape).copy(),
             bounds=bounds,
+            changes=changes,
         )
 
     @property
@@ -78,17 +80,15 @@ class ChannelRows(NamedTuple):
 
     def where(self, rows: Rows) -> ChannelRows:
         """Return some rows; all series stay."""
-        found = ChannelRows.of(
+        return ChannelRows.of(
             series=self.series[rows],
             times=self.times[rows],
             values=self.values[rows],
             inputs=self.inputs[rows],
             n_series=len(self.bounds) - 1,
             errors=self.errors[rows],
+            changes=None if self.changes is None else self.changes[:, rows],
         )
-        if self.changes is None:
-            return found
-        return found._replace(changes=self.changes[:, rows])
 
     def without_empty(self) -> ChannelRows:
         """Return the series that have rows."""

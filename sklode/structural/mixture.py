@@ -134,8 +134,8 @@ class Mixture:
     def within(self, low: Array, high: Array) -> Mixture:
         """Return it with all components' means between two values of y, (query,)."""
         with np.errstate(invalid="ignore"):  # of limits that are infinite
-            ends = self._linked(low), self._linked(high)
-        return replace(self, means=np.clip(self.means, *ends))
+            means = np.clip(self.means, self._linked(low), self._linked(high))
+        return replace(self, means=means)
 
     def limited(self, adjustment: Adjustment) -> tuple[Adjustment, Array]:
         """Return a move that goes no farther than it may, and the middle it goes from.
