@@ -42,13 +42,13 @@ from sklode.latent_ode.model import LatentODEModel
 from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import Candidate
-from sklode.structural.concurrent import Concurrent
-from sklode.structural.cross_channel import CrossChannel
-from sklode.structural.effects import Effect
+from sklode.structural.components.space import Form
+from sklode.structural.coupling.contemporaneous import Concurrent
+from sklode.structural.coupling.next_rows import CrossChannel
+from sklode.structural.effects.effect import Effect
 from sklode.structural.fit import StructuralFit
-from sklode.structural.limits import LargestMoves
 from sklode.structural.model import StructuralModel
-from sklode.structural.state_space import Form
+from sklode.structural.predictive.limits import LargestMoves
 from sklode.training.parameters import MODEL_OF_LEVEL
 
 Plain: TypeAlias = Any

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from sklode import nn
-from sklode.structural import state_space
+from sklode.structural.components import space as state_space
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 SIZES = (3, 7, 2, 5, 3, 4)

@@ -31,7 +31,7 @@ from sklode.forecasters.inputs import (
 from sklode.forecasters.protocols import Container, FittedModel, Horizon
 from sklode.forecasters.transaction import asking, changing
 from sklode.structural.model import StructuralModel
-from sklode.structural.unknown import Unknown
+from sklode.structural.unknown_x import Unknown
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 

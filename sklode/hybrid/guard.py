@@ -22,10 +22,10 @@ from sklode.data.scaling import normal_scale
 from sklode.data.ticks import ticks_between
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.origins import Origins, Questions
-from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
-from sklode.structural.mixture import TO_DEVIATION
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.mixture import TO_DEVIATION
+from sklode.structural.rows import ChannelRows
 
 _BLOCKS = 6
 """Parts of a few series' held-out rows: errors in one count as one."""

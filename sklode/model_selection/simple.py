@@ -21,7 +21,7 @@ from sklode.data.ticks import (
     stamps_of,
     ticks_between,
 )
-from sklode.structural.seasons import clock_periods, peaks
+from sklode.structural.search.periods import clock_periods, peaks
 
 _DAILY = 0.5  # days, the least gap of rows of which a day has one
 

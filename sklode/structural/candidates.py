@@ -1,7 +1,7 @@
 """Candidates, the models of a channel that are averaged over; the filter's run of one.
 
-They are compared in `sklode.structural.search`; an outlier loses its weight in
-`sklode.structural.outliers`.
+They are compared in `sklode.structural.search.forms`; an outlier loses its weight in
+`sklode.structural.filter.outliers`.
 
 Tested in tests/structural/test_exactness.py.
 """
@@ -18,15 +18,15 @@ from scipy.special import logsumexp
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import IDENTITY, LEAST, Link
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.filter_pass import FilterPass, Rule, States, System, Wanted
-from sklode.structural.state_space import (
+from sklode.structural.components.space import (
     LEAST_NOISE,
     PLACE,
     Form,
     StateSpace,
     state_space,
 )
+from sklode.structural.filter.system import FilterPass, Rule, States, System, Wanted
+from sklode.structural.rows import ChannelRows
 
 FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
 # innovations beyond so many deviations weigh less, see `outliers`:
@@ -257,7 +257,7 @@ class Candidate(NamedTuple):
     def rule(self) -> Rule:
         """What is an outlier, and what a step of the trend."""
         # imports need not wait for numba
-        from sklode.structural.outliers import STEP
+        from sklode.structural.filter.outliers import STEP
 
         step = float(STEP) if self.steps else math.inf
         return Rule(threshold=float(self.threshold), step=step)
@@ -289,7 +289,7 @@ class Candidate(NamedTuple):
         after: Array | None = None,
         predicted: Array | None = None,
     ) -> FilterPass:
-        """Filter rows in the units of the states, see `kalman.filter_rows`.
+        """Filter rows in the units of the states, see `filter.forward.filter_rows`.
 
         No ``states``: series are filtered from their first rows on.
         """
@@ -353,13 +353,13 @@ def links_of(channels: Sequence[Sequence[Candidate]]) -> tuple[Link, ...]:
 
 def kalman() -> ModuleType:
     """Return what runs the filter; imports need not wait for numba."""
-    from sklode.structural import kalman as compiled
+    from sklode.structural.filter import forward as compiled
 
     return compiled
 
 
 def kalman_back() -> ModuleType:
     """Return what runs the smoother, likewise."""
-    from sklode.structural import kalman_back as compiled
+    from sklode.structural.filter import backward as compiled
 
     return compiled

@@ -11,13 +11,13 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.concurrent import Told
-from sklode.structural.effects import places
+from sklode.structural.coupling.contemporaneous import Told
+from sklode.structural.effects.effect import places
 from sklode.structural.filtering import GroupedChannel
-from sklode.structural.limits import BOUNDS, Limits
-from sklode.structural.mixture import Adjustment, Mixture
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.limits import BOUNDS, Limits
+from sklode.structural.predictive.mixture import Adjustment, Mixture
+from sklode.structural.rows import ChannelRows
 
 N_PATHS = 40
 """Of columns that are not known yet, which tell how wide answers are."""

@@ -16,16 +16,16 @@ import numpy as np
 
 from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate, kalman, kalman_back
-from sklode.structural.channel_rows import ChannelRows, Rows
-from sklode.structural.concurrent import Told
-from sklode.structural.cross_channel import MEMORIES
-from sklode.structural.filter_pass import States
-from sklode.structural.groups import groups_of
-from sklode.structural.mixture import Mixture
-from sklode.structural.state_space import StateSpace
-from sklode.structural.widening import Widening
+from sklode.structural.components.space import StateSpace
+from sklode.structural.coupling.contemporaneous import Told
+from sklode.structural.coupling.next_rows import MEMORIES
+from sklode.structural.filter.system import States
+from sklode.structural.predictive.mixture import Mixture
+from sklode.structural.predictive.scale_by_lead import Widening
+from sklode.structural.rows import ChannelRows, Rows
+from sklode.structural.search.groups import groups_of
 
-# none are asked for, see `kalman_back.smooth_rows`
+# none are asked for, see `filter.backward.smooth_rows`
 NO_SHOCKS = np.zeros((0, 3, 2))
 
 

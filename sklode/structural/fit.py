@@ -11,10 +11,10 @@ from typing import Any
 
 from sklode.data.arrays import Columns
 from sklode.data.history import History
-from sklode.structural.answers import Ahead, StructuralAnswers
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
-from sklode.structural.unknown import Unknown
+from sklode.structural.results import Ahead, StructuralAnswers
+from sklode.structural.unknown_x import Unknown
 
 
 def answers_of(

@@ -18,9 +18,9 @@ from scipy.stats import norm
 
 from sklode.data.arrays import Array
 from sklode.structural.candidates import Candidate, kalman_back
-from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.components.space import PLACE
 from sklode.structural.filtering import FilteredChannel
-from sklode.structural.state_space import PLACE
+from sklode.structural.rows import ChannelRows
 
 SPIKE, STEP, SLOPE = KINDS = range(3)
 _FALSE_ALARMS = 0.05  # of a series without shocks, by convention

@@ -33,29 +33,29 @@ from sklode.data.ticks import (
     ticks_between,
 )
 from sklode.structural.candidates import Candidate, heaviest_of_each
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.concurrent import Concurrent
-from sklode.structural.cross_channel import CrossChannel
-from sklode.structural.delays import MOST_CHANNELS, likely_delays
-from sklode.structural.effect_inputs import Inputs
-from sklode.structural.effects import (
+from sklode.structural.coupling.contemporaneous import Concurrent
+from sklode.structural.coupling.delays import MOST_CHANNELS, likely_delays
+from sklode.structural.coupling.next_rows import CrossChannel
+from sklode.structural.effects.effect import (
     Effect,
     Read,
     along_the_day,
     columns_of,
     places,
 )
+from sklode.structural.effects.inputs import Inputs
 from sklode.structural.filtering import GroupedChannel
-from sklode.structural.groups import fit_groups, groups_of
-from sklode.structural.limits import LargestMoves
-from sklode.structural.search import SearchResult, fit_candidates
-from sklode.structural.search_rows import SearchRows
-from sklode.structural.seasons import (
+from sklode.structural.predictive.limits import LargestMoves
+from sklode.structural.rows import ChannelRows
+from sklode.structural.search.forms import SearchResult, fit_candidates
+from sklode.structural.search.groups import fit_groups, groups_of
+from sklode.structural.search.periods import (
     Seasons,
     clock_periods,
     cycle_of,
     seasons_of,
 )
+from sklode.structural.search.rows import SearchRows
 
 # of a day, where its observations are more than a search reads: a quarter of an hour
 _MEANS = 96
@@ -255,7 +255,7 @@ class StructuralModel:
         return SearchRows(table, inputs)
 
     def inputs(self, rows: Observations) -> Array:
-        """Return what `kalman` reads beside times, (row, 1 + column)."""
+        """Return what `filter.forward` reads beside times, (row, 1 + column)."""
         return self.inputs_of(rows.ticks, rows, np.arange(len(rows.ticks)))
 
     def inputs_at(self, ticks: Numbers, like: pd.Index, columns: list[Array]) -> Array:

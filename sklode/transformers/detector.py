@@ -18,8 +18,8 @@ from sklode.structural import interventions as shocks
 from sklode.transformers.prototype import at, check_prototype
 
 if TYPE_CHECKING:
-    from sklode.structural.channel_rows import ChannelRows
     from sklode.structural.filtering import FilteredChannel
+    from sklode.structural.rows import ChannelRows
 
 # By label: sktime keeps 0 for rows at which nothing happened.
 _KINDS = {1: "spike", 2: "step", 3: "slope", 4: "sensor"}

@@ -23,10 +23,10 @@ from sklode.hybrid.guard import (
 )
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.network import build_network
-from sklode.structural import limits
 from sklode.structural import model as levels
 from sklode.structural.candidates import links_of
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive import limits
 from sklode.training.preparation import held_out_rows
 from tests.series import channels, led, tiny, two_sines, uneven_stamps
 

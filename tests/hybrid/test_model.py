@@ -13,9 +13,9 @@ from sklode import StructuralForecaster
 from sklode.hybrid import model as prediction
 from sklode.hybrid import training as ahead
 from sklode.hybrid.model import NetworkWeights
-from sklode.structural import limits
-from sklode.structural.mixture import TO_DEVIATION
-from sklode.structural.widening import Widening
+from sklode.structural.predictive import limits
+from sklode.structural.predictive.mixture import TO_DEVIATION
+from sklode.structural.predictive.scale_by_lead import Widening
 from tests.series import tiny, uneven_stamps, waves
 
 STEPS = [1, 2, 5, 9]

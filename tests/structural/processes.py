@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from sklode.data.links import Link
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.components.space import Form
 from sklode.structural.filtering import FilteredChannel
-from sklode.structural.state_space import Form
+from sklode.structural.rows import ChannelRows
 
 Array = NDArray[np.floating]
 
@@ -36,7 +36,7 @@ def candidate(
 ) -> Candidate:
     """Return a component of these hyperparameters; the others are middling ones.
 
-    ``sizes`` are named as in `sklode.structural.state_space.BASE`; ``season`` and
+    ``sizes`` are named as in `sklode.structural.components.space.BASE`; ``season`` and
     ``kept`` are size and memory of every season.
     """
     usual = {"slope": 0.7, "walk": 0.8, "velocity": 0.9, "velocity_memory": 6.0}

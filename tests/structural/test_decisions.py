@@ -11,8 +11,8 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
+from sklode.structural.components.space import Form
 from sklode.structural.model import StructuralModel
-from sklode.structural.state_space import Form
 
 ROWS = np.arange(60)
 

@@ -10,7 +10,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.plotting import plot_components
-from sklode.structural.delays import earlier
+from sklode.structural.coupling.delays import earlier
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 from tests.series import led

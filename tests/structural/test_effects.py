@@ -13,12 +13,12 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.structural.effect_inputs import Estimate, Inputs
-from sklode.structural.effect_selection import EffectJudge
-from sklode.structural.effects import ALWAYS, Effect, Read, columns_of, places
+from sklode.structural.components.space import Form
+from sklode.structural.effects.effect import ALWAYS, Effect, Read, columns_of, places
+from sklode.structural.effects.inputs import Estimate, Inputs
+from sklode.structural.effects.selection import EffectJudge
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
-from sklode.structural.state_space import Form
 from tests.structural.processes import SPAN, candidate, table_of
 
 KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)

@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from sklode.structural import kalman
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.state_space import Form
+from sklode.structural.components.space import Form
+from sklode.structural.filter import forward as kalman
+from sklode.structural.rows import ChannelRows
 from tests.structural.processes import (
     ABSENT,
     SPAN,

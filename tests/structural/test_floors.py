@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sklode.data.links import Link, has_zeros, link_of, steps_of
-from sklode.structural.mixture import Floored, Mixture
+from sklode.structural.predictive.mixture import Floored, Mixture
 
 N = 400_000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sklode.structural import gradient
 from sklode.structural.candidates import THRESHOLD, Candidate
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.posterior import Posterior
-from sklode.structural.state_space import Form
+from sklode.structural.components.space import Form
+from sklode.structural.rows import ChannelRows
+from sklode.structural.search import gradient
+from sklode.structural.search.posterior import Posterior
 from tests.structural.processes import SPAN, candidate, table_of
 
 FORMS = {

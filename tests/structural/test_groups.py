@@ -9,8 +9,15 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.groups import ABOVE, BELOW, SOME_ZEROS, ZEROS, kinds_of, nearest
+from sklode.structural.rows import ChannelRows
+from sklode.structural.search.groups import (
+    ABOVE,
+    BELOW,
+    SOME_ZEROS,
+    ZEROS,
+    kinds_of,
+    nearest,
+)
 
 N, AHEAD = 84, 28
 DAYS = pd.date_range("2024-01-01", periods=N + AHEAD, freq="D")

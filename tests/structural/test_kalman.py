@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sklode.structural import kalman, kalman_back
 from sklode.structural.candidates import THRESHOLD
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.filter_pass import FilterPass, States
+from sklode.structural.components.space import Form
+from sklode.structural.filter import backward as kalman_back
+from sklode.structural.filter import forward as kalman
+from sklode.structural.filter.outliers import CLEAR
+from sklode.structural.filter.system import FilterPass, States
 from sklode.structural.filtering import NO_SHOCKS
-from sklode.structural.outliers import CLEAR
-from sklode.structural.state_space import Form
+from sklode.structural.rows import ChannelRows
 from tests.structural.processes import SPAN, candidate, posterior, table_of
 
 ONE = candidate(Form((5.0, 11.0), effects=((0,),)), noise=0.4)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from sklode.structural.limits import BOUNDS, POINTS
+from sklode.structural.predictive.limits import BOUNDS, POINTS
 
 DAYS = pd.date_range("2024-01-01", periods=260)
 AHEAD = (1, 2, 7, 30, 90, 1000)
@@ -130,6 +130,6 @@ def test_ordinary_forecasts_are_left_alone(
 ) -> None:
     forecaster = fitted(y[:200])
     found = forecaster.predict(range(1, 61))
-    limits = "sklode.structural.limits.Limits.within"
+    limits = "sklode.structural.predictive.limits.Limits.within"
     monkeypatch.setattr(limits, lambda limits, values, times: values)
     pd.testing.assert_series_equal(found, forecaster.predict(range(1, 61)))

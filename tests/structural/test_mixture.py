@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import lognorm, norm
 
 from sklode.data.links import IDENTITY, Link, steps_of
-from sklode.structural.mixture import Adjustment, Mixture
+from sklode.structural.predictive.mixture import Adjustment, Mixture
 
 LOGARITHM = Link(low=0.0)
 LEVELS = np.array([0.001, 0.05, 0.5, 0.8, 0.999])

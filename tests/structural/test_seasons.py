@@ -11,7 +11,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
-from sklode.structural.seasons import clock_periods, peaks
+from sklode.structural.search.periods import clock_periods, peaks
 from tests.series import uneven_ticks, waves
 
 YEAR = 365.2425

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from sklode.structural.widening import Widening
+from sklode.structural.predictive.scale_by_lead import Widening
 
 N, AHEAD = 160, range(1, 13)
 

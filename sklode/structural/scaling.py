@@ -12,8 +12,8 @@ import numpy as np
 from sklode.data.arrays import Array
 from sklode.data.links import Link, has_zeros
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows, power_of_two
-from sklode.structural.state_space import Form, priors
+from sklode.structural.components.space import Form, priors
+from sklode.structural.rows import ChannelRows, power_of_two
 
 _TELLING = 4  # rows that tell how series of a panel differ
 _FREE = 1e3  # spread of scales that may be anything

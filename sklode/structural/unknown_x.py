@@ -11,9 +11,9 @@ from sklode.data.arrays import Array, Flags
 from sklode.data.history import Asked, History
 from sklode.data.observations import Observations
 from sklode.data.ticks import rows_before
-from sklode.structural.answers import StructuralAnswers
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
+from sklode.structural.results import StructuralAnswers
 
 _PATHS, _FEWEST = 200, 20  # of X, that tell how wide answers are
 # of all paths, which may cross all that was seen: 16 MB a column

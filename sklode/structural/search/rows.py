@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Numbers
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.effect_inputs import Inputs
+from sklode.structural.effects.inputs import Inputs
+from sklode.structural.rows import ChannelRows
 
 # of a panel, to seek hyperparameters by, and to judge by what is chosen
 _SOUGHT_SERIES, _SOUGHT_ROWS = 120, 6000

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.structural.effects import (
+from sklode.structural.effects.effect import (
     ALWAYS,
     HOLIDAYS,
     MEMORIES,

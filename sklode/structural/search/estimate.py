@@ -17,14 +17,7 @@ from sklode.structural.candidates import (
     THRESHOLD,
     Candidate,
 )
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.effect_inputs import Estimate, Inputs
-from sklode.structural.effect_selection import EffectJudge
-from sklode.structural.filter_pass import FilterPass
-from sklode.structural.posterior import REFUSED, Posterior
-from sklode.structural.search_rows import SearchRows, judged, sought
-from sklode.structural.seasons import Seasons
-from sklode.structural.state_space import (
+from sklode.structural.components.space import (
     BASE,
     MEMORIES_OF_SEASONS,
     PLACE,
@@ -32,7 +25,14 @@ from sklode.structural.state_space import (
     Form,
     priors,
 )
-from sklode.structural.units import in_units, usual_error
+from sklode.structural.effects.inputs import Estimate, Inputs
+from sklode.structural.effects.selection import EffectJudge
+from sklode.structural.filter.system import FilterPass
+from sklode.structural.rows import ChannelRows
+from sklode.structural.scaling import in_units, usual_error
+from sklode.structural.search.periods import Seasons
+from sklode.structural.search.posterior import REFUSED, Posterior
+from sklode.structural.search.rows import SearchRows, judged, sought
 
 NO_EFFECTS = Estimate()
 # the fewest while hyperparameters are sought; 12 were chosen on competition series'

@@ -3,7 +3,7 @@
 Effects and their coefficients are found given a form's hyperparameters. As a filter is
 linear, it makes of each column of an effect what it makes of y: coefficients are those
 of an ordinary regression of innovations on innovations. Durbin and Koopman (2012),
-section 6.2.3, see `kalman.filter_columns`.
+section 6.2.3, see `filter.forward.filter_columns`.
 
 Tested in tests/structural/test_effects.py.
 """
@@ -18,9 +18,9 @@ import numpy as np
 
 from sklode.data.arrays import Array
 from sklode.structural.candidates import Candidate, kalman
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.effect_inputs import Estimate, Inputs
-from sklode.structural.effects import Effect
+from sklode.structural.effects.effect import Effect
+from sklode.structural.effects.inputs import Estimate, Inputs
+from sklode.structural.rows import ChannelRows
 
 # factors of a memory, from a half to
 # twice, that are tried once it is chosen

@@ -15,9 +15,9 @@ from scipy.stats import qmc
 
 from sklode.data.arrays import Array, Flags
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.gradient import Slopes
-from sklode.structural.state_space import priors
+from sklode.structural.components.space import priors
+from sklode.structural.rows import ChannelRows
+from sklode.structural.search.gradient import Slopes
 
 # share of the loss that a step must gain: fits of fewer steps forecast as well
 _EXACT = 1e-5

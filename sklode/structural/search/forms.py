@@ -21,22 +21,22 @@ import numpy as np
 from sklode.data.arrays import Array
 from sklode.data.links import Link, link_of
 from sklode.structural.candidates import Candidate
-from sklode.structural.effect_inputs import Estimate
-from sklode.structural.effects import Effect
-from sklode.structural.hypotheses import (
-    Estimator,
-    Hypothesis,
-    from_bound,
-    most_probable_of,
-)
-from sklode.structural.search_rows import SearchRows, read_by_search
-from sklode.structural.seasons import Seasons
-from sklode.structural.state_space import (
+from sklode.structural.components.space import (
     MEMORIES_OF_SEASONS,
     PLACE,
     Form,
     priors,
 )
+from sklode.structural.effects.effect import Effect
+from sklode.structural.effects.inputs import Estimate
+from sklode.structural.search.estimate import (
+    Estimator,
+    Hypothesis,
+    from_bound,
+    most_probable_of,
+)
+from sklode.structural.search.periods import Seasons
+from sklode.structural.search.rows import SearchRows, read_by_search
 
 # of effects given hyperparameters, and these given effects
 _TURNS = 2

@@ -12,8 +12,8 @@ import numpy as np
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.ticks import rows_before
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.filter_pass import States
+from sklode.structural.filter.system import States
+from sklode.structural.rows import ChannelRows
 
 POINTS, BOUNDS = 2.0, 20.0
 """Times the largest move: of forecasts, and of intervals' ends and paths.

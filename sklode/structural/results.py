@@ -20,20 +20,20 @@ from sklode.data.links import IDENTITY, Link, margins, steps_of
 from sklode.data.observations import Observations
 from sklode.data.ticks import day_and_week, length_of_time
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows, Rows
-from sklode.structural.effects import Effect, places
+from sklode.structural.components.space import MEMORIES_OF_SEASONS, PLACE
+from sklode.structural.effects.effect import Effect, places
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.filtering import FilteredChannel, GroupedChannel
-from sklode.structural.limits import BOUNDS, Limits
-from sklode.structural.mixture import (
+from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.limits import BOUNDS, Limits
+from sklode.structural.predictive.mixture import (
     Adjustment,
     Between,
     Distribution,
     Floored,
     Mixture,
 )
-from sklode.structural.model import StructuralModel
-from sklode.structural.state_space import MEMORIES_OF_SEASONS, PLACE
+from sklode.structural.rows import ChannelRows, Rows
 
 # last observations, of which a description tells the shares
 _DESCRIBED = 2000

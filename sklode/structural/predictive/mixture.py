@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 from sklode.data.arrays import Array, Flags
 from sklode.data.links import IDENTITY, LEAST, Link
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import Rows
+from sklode.structural.rows import Rows
 
 # of an interval: to the last bit of a float, and to a millionth
 _HALVINGS, _FEW_HALVINGS = 60, 20

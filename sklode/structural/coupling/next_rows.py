@@ -12,16 +12,16 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.structural.candidates import Candidate, heaviest_of_each
-from sklode.structural.channel_rows import ChannelRows, last_rows
-from sklode.structural.filter_pass import States
-from sklode.structural.groups import groups_of
-from sklode.structural.regression import (
+from sklode.structural.coupling.proof import (
     BLOCKS,
     clipped,
     held_out,
     is_beyond_chance,
     ridge,
 )
+from sklode.structural.filter.system import States
+from sklode.structural.rows import ChannelRows, last_rows
+from sklode.structural.search.groups import groups_of
 
 # how long innovations last, in usual gaps; the first: the last row alone
 MEMORIES = 1e-6, 2.0, 10.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.ticks import rows_before
-from sklode.structural.channel_rows import ChannelRows, last_rows
+from sklode.structural.rows import ChannelRows, last_rows
 
 N_DELAYS = 64
 """So many are asked about, half a usual gap of the earlier channel apart."""

@@ -21,7 +21,7 @@ class ChannelRows(NamedTuple):
 
     times: Array  # (row,), in usual gaps since each series' first row
     values: Array  # (row,), NaN where missing
-    inputs: Array  # (row, 1 + column), see `kalman`
+    inputs: Array  # (row, 1 + column), see `filter.forward`
     errors: Array  # (row,), standard deviations of measurement, in units of values
     bounds: Numbers  # (series + 1,)
     changes: Array | None = None

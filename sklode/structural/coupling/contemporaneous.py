@@ -23,15 +23,15 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.ticks import rows_before
-from sklode.structural.channel_rows import ChannelRows, last_rows
-from sklode.structural.regression import (
+from sklode.structural.coupling.proof import (
     BLOCKS,
     clipped,
     held_out,
     is_beyond_chance,
     ridge,
 )
-from sklode.structural.units import usual_deviation
+from sklode.structural.rows import ChannelRows, last_rows
+from sklode.structural.scaling import usual_deviation
 
 _MOST_CHANNELS = 12  # pairs of them are smoothed
 # last ones of a series, that it is found on

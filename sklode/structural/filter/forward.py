@@ -26,8 +26,8 @@ import math
 import numpy as np
 
 from sklode.engine.compiling import compiled, inner
-from sklode.structural.filter_pass import FilterPass
-from sklode.structural.outliers import cusum, huber, outlier_variance, shift
+from sklode.structural.filter.outliers import cusum, huber, outlier_variance, shift
+from sklode.structural.filter.system import FilterPass
 
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise; last, of what the velocity adds to

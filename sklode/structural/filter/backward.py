@@ -4,7 +4,7 @@ The smoother is that of Durbin and Koopman (2012), section 4.4. In `slope_back` 
 and ``N`` are the derivatives of the loss in a row's a and P; the outlier rule and steps
 are part of it. Griewank and Walther, "Evaluating Derivatives" (2008), chapter 3;
 without them it is the score of Durbin and Koopman (2012), section 7.3.3. Names are
-those of `kalman`; ``of_x`` is the slope in x.
+those of `filter.forward`; ``of_x`` is the slope in x.
 
 Tested in tests/structural/test_gradient.py and test_kalman.py.
 """
@@ -16,8 +16,8 @@ import math
 import numpy as np
 
 from sklode.engine.compiling import compiled, inner
-from sklode.structural.kalman import driven, set_transition
-from sklode.structural.outliers import CLEAR
+from sklode.structural.filter.forward import driven, set_transition
+from sklode.structural.filter.outliers import CLEAR
 
 
 @inner
@@ -134,7 +134,7 @@ def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
         gone = 1 - left
         displacement = 2 * x - 3 + 4 * left - left * left
         if x < 1e-3:
-            # a series, as in `kalman.set_transition`
+            # a series, as in `filter.forward.set_transition`
             displacement = 2 * x**3 / 3 - x**4 / 2
         of_rates[1] += N[0, 0] * memory * memory * displacement
         of_rates[1] += 2 * N[0, 2] * memory * gone * gone + N[2, 2] * gone * (1 + left)
@@ -158,7 +158,7 @@ def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
 
 @inner
 def _add_driven(gap, rates, N, of_reach, of_rates):
-    """Add what `kalman.driven` has to do with both memories and the variance.
+    """Add what `filter.forward.driven` has to do with both memories and the variance.
 
     Q is S - T S T', with S the covariance in the long run: product by product.
     """

@@ -10,14 +10,14 @@ import numpy as np
 
 from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate, kalman
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.filter_pass import LossSlopes, States, System, Wanted
-from sklode.structural.state_space import (
+from sklode.structural.components.space import (
     MEMORIES_OF_SEASONS,
     PLACE,
     SIZES_OF_SEASONS,
     StateSpace,
 )
+from sklode.structural.filter.system import LossSlopes, States, System, Wanted
+from sklode.structural.rows import ChannelRows
 
 # of covariances kept at once, 16 MB: what a cache may hold
 _MOST_NUMBERS = 2**21
@@ -65,7 +65,7 @@ class Slopes:
     def __call__(self, candidate: Candidate, space: StateSpace) -> tuple[float, Array]:
         """Return both for hyperparameters of the same form."""
         # imports need not wait for numba
-        from sklode.structural.kalman_back import slope_back
+        from sklode.structural.filter.backward import slope_back
 
         loss, rule = 0.0, candidate.rule
         slopes = LossSlopes(
@@ -184,7 +184,7 @@ def _of_velocity(
     of_memory += with_trend * velocity * (1 - left - x * left)
     # what moves the OU process starts with the variances
     # s and s b (a + b), and the covariance s b, of rates
-    # a and b, one over the memories; see `kalman.driven`
+    # a and b, one over the memories; see `filter.forward.driven`
     a, b = 1 / memory, 1 / ou_memory
     of_smooth = of_rates[6] + of_start[3, 3] + b * with_ou + b * (a + b) * of_own
     rise += smooth * of_smooth

@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 from sklode.data.arrays import Array
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
-from sklode.structural.channel_rows import ChannelRows, power_of_two
+from sklode.structural.rows import ChannelRows, power_of_two
 
 _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
 # a season has so many stamps a period, and periods in the longest series

@@ -24,7 +24,7 @@ from scipy.interpolate import CubicSpline
 
 from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import kalman
-from sklode.structural.delays import N_DELAYS, earlier
+from sklode.structural.coupling.delays import N_DELAYS, earlier
 
 # in usual gaps, where a search begins: the
 # most probable one lies near one of them

@@ -11,8 +11,8 @@ import numpy as np
 
 from sklode.data.arrays import Array
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.filter_pass import States
+from sklode.structural.filter.system import States
+from sklode.structural.rows import ChannelRows
 
 # last rows that are forecast from, and rows ahead
 _ORIGINS, _LEADS = 48, 24

@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.state_space import StateSpace
+from sklode.structural.components.space import StateSpace
 
 
 class System(NamedTuple):
     """What T, Q and Z of each row come from."""
 
     times: Array  # (row,), in usual gaps
-    design: Array  # (row, state), see `kalman.design_rows`
+    design: Array  # (row, state), see `filter.forward.design_rows`
     bounds: Numbers  # series k has the rows bounds[k] to bounds[k + 1]
-    rates: Array  # (7,), see `kalman.RATES`
+    rates: Array  # (7,), see `filter.forward.RATES`
     waves: Array  # (harmonic, 3): angular frequency, memory and variance
 
 
@@ -80,7 +80,7 @@ class Wanted(NamedTuple):
 class FilterPass(NamedTuple):
     """What the filter finds, and leaves of the states."""
 
-    loss: float  # see `kalman.filter_rows`
+    loss: float  # see `filter.forward.filter_rows`
     v_F: Array  # (row,), v / F, 0 where nothing is observed
     inverse_F: Array  # (row,), 1 / F, smaller of outliers, likewise
     jumps: Array  # (row,), the variance of a trend's step
@@ -98,7 +98,7 @@ class FilterPass(NamedTuple):
 
 
 class LossSlopes(NamedTuple):
-    """Derivatives of the loss, which `kalman_back.slope_back` adds to."""
+    """Derivatives of the loss, which `filter.backward.slope_back` adds to."""
 
     rates: Array  # (7,)
     waves: Array  # (harmonic, 3)

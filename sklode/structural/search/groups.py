@@ -13,10 +13,10 @@ import numpy as np
 
 from sklode.data.arrays import Numbers
 from sklode.structural.candidates import Candidate
-from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.effects import Effect
-from sklode.structural.search import MOST_ZEROS, SearchResult
-from sklode.structural.search_rows import SearchRows
+from sklode.structural.effects.effect import Effect
+from sklode.structural.rows import ChannelRows
+from sklode.structural.search.forms import MOST_ZEROS, SearchResult
+from sklode.structural.search.rows import SearchRows
 
 ABOVE, SOME_ZEROS, ZEROS, BELOW = range(4)
 """Of values: all above zero, a few zeros, many, some below; neighbours are alike."""

@@ -68,9 +68,9 @@ class Form(NamedTuple):
 
 
 class StateSpace(NamedTuple):
-    """What `kalman` runs; ``start`` is the covariance at a first row."""
+    """What `filter.forward` runs; ``start`` is the covariance at a first row."""
 
-    rates: Array  # (7,), see `kalman.RATES`
+    rates: Array  # (7,), see `filter.forward.RATES`
     waves: Array  # (harmonic, 3)
     start: Array  # (state, state)
     season: Numbers  # (harmonic,)

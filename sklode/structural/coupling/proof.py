@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from sklode.data.arrays import Array, Flags
-from sklode.structural.units import usual_deviation
+from sklode.structural.scaling import usual_deviation
 
 BLOCKS = 5
 _CONFIDENCE = 0.95  # that a gain is no chance, by convention

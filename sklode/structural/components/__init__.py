@@ -1,0 +1,1 @@
+"""Components of a structural model, and the state space that they make."""

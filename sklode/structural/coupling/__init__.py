@@ -1,0 +1,1 @@
+"""What columns of y tell of each other."""

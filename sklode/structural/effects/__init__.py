@@ -1,0 +1,1 @@
+"""Effects of X, of the calendar, and of other columns of y after a delay."""

@@ -1,0 +1,1 @@
+"""The Kalman filter, its smoother and its slope, compiled."""

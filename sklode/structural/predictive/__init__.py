@@ -1,0 +1,1 @@
+"""Predictive distributions: mixtures, and the steps that lead to an answer."""

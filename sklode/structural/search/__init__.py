@@ -1,0 +1,1 @@
+"""The search for a column's most probable forms and hyperparameters."""
