@@ -45,10 +45,11 @@ from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import Form
 from sklode.structural.coupling.contemporaneous import Concurrent
 from sklode.structural.coupling.next_rows import CrossChannel
+from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect
-from sklode.structural.fit import StructuralFit
-from sklode.structural.model import StructuralModel
+from sklode.structural.model import ColumnModel, StructuralModel
 from sklode.structural.predictive.limits import LargestMoves
+from sklode.structural.results import StructuralFit
 from sklode.training.parameters import MODEL_OF_LEVEL
 
 Plain: TypeAlias = Any
@@ -58,8 +59,8 @@ Parts: TypeAlias = dict[str, Any]
 """What an object is made of, by the names of its parts."""
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 
-FORMAT_VERSION = 14  # rises with every change of what a file holds
-_READ = (13, FORMAT_VERSION)  # what the older ones lack has a default
+FORMAT_VERSION = 15  # rises with every change of what a file holds
+_READ = (13, 14, FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -127,7 +128,10 @@ def load(path: str | os.PathLike[str], kind: type[BaseForecaster]) -> Any:
         if name != kind.__name__:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
-        return _forecaster(kind, _restored(found["state"], arrays))
+        kinds = _KINDS
+        if found["format_version"] < FORMAT_VERSION:
+            kinds = kinds | _KINDS_BEFORE
+        return _forecaster(kind, _restored(found["state"], arrays, kinds))
     except WeightsFileError:
         raise
     except Exception as error:  # whatever made-up content leads to
@@ -234,21 +238,21 @@ def _is_plain_key(key: object) -> bool:
     return isinstance(key, str) and not key.startswith("@")
 
 
-def _restored(data: Plain, arrays: dict[str, Array]) -> Any:
+def _restored(data: Plain, arrays: dict[str, Array], kinds: dict[str, _Kind]) -> Any:
     """Return the value that `_plain` described."""
     if isinstance(data, list):
-        return [_restored(item, arrays) for item in data]
+        return [_restored(item, arrays, kinds) for item in data]
     if not isinstance(data, dict):
         return data
     # what is inside comes first: parts are made before what they are parts of
-    found = {key: _restored(item, arrays) for key, item in data.items()}
+    found = {key: _restored(item, arrays, kinds) for key, item in data.items()}
     name = next(iter(found), "")
     if not name.startswith("@"):
         return found
     if name == "@array":
         return arrays[found[name]]
     kind, renamed = _EARLIER.get(name[1:], (name[1:], {}))
-    make, parts = _KINDS[kind].make, found[name]
+    make, parts = kinds[kind].make, found[name]
     if not isinstance(parts, dict):
         return make(parts)
     named = {renamed.get(part, part): x for part, x in parts.items()}
@@ -349,6 +353,34 @@ def _renamed(settings: Parts) -> Parts:
     return others | {"model": model}
 
 
+def _structural_model_14(
+    channels: list[list[Candidate]],
+    spans: list[float],
+    bounds: Array,
+    steps: Array,
+    moves: list[LargestMoves],
+    cross: CrossChannel,
+    concurrent: Concurrent,
+    control_location: Array,
+    control_scale: Array,
+    effects: list[Effect],
+    **design: Any,
+) -> StructuralModel:
+    """Return a model of format 14, which had a list of each part of columns."""
+    each = zip(channels, spans, bounds, steps.tolist(), moves, strict=True)
+    return StructuralModel(
+        design=Design(
+            location=control_location,
+            scale=control_scale,
+            effects=tuple(effects),
+            **design,
+        ),
+        columns=[ColumnModel(*parts) for parts in each],
+        cross=cross,
+        concurrent=concurrent,
+    )
+
+
 def _observations(**parts: Any) -> Observations:
     found = Observations(**parts)
     ends, n = found.bounds, len(found.ticks)
@@ -372,6 +404,8 @@ _RECORDS = (
     Units,
     NetworkWeights,
     StructuralModel,
+    ColumnModel,
+    Design,
     Candidate,
     Form,
     Effect,
@@ -383,7 +417,7 @@ _RECORDS = (
     StructuralFit,
 )
 
-# What kinds, and parts of them, were called in the format before this one.
+# What kinds, and parts of them, were called in format 13.
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Level": ("StructuralModel", {"company": "concurrent"}),
     "Component": ("Candidate", {"apart": "scale_spread"}),
@@ -419,8 +453,6 @@ _KINDS: dict[str, _Kind] = {
         _parts_of_record,
         partial(_model, HybridModel, hybrid.build_network),
     ),
-    # of the format before, which no value is of
-    "AheadModel": _Kind((), _parts_of_record, _ahead_model),
     "network": _Kind((latent_ode.LatentODE, hybrid.HybridODE), _parts_of_network, dict),
     "tuple": _Kind(tuple, list, tuple),
     "series": _Kind(
@@ -448,4 +480,10 @@ _KINDS: dict[str, _Kind] = {
         ForecastingHorizon,
     ),
     "device": _Kind(torch.device, str, torch.device),
+}
+
+# How formats before this one are read: of kinds that had other parts.
+_KINDS_BEFORE: dict[str, _Kind] = {
+    "AheadModel": _Kind((), _parts_of_record, _ahead_model),
+    "StructuralModel": _Kind((), _parts_of_record, _structural_model_14),
 }

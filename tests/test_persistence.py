@@ -98,7 +98,7 @@ def test_the_safetensors_package_reads_the_file(path: Path) -> None:
             np.testing.assert_array_equal(stored, weights.numpy(), strict=True)
         values = file.get_tensor("_history.given.values")
     np.testing.assert_array_equal(values, forecaster._history.rows.values)
-    assert (found["format_version"], found["sklode_version"]) == (14, __version__)
+    assert (found["format_version"], found["sklode_version"]) == (FORMAT_VERSION, __version__)
     assert found["state"]["parameters"]["hidden_size"] == 3
 
 
@@ -188,9 +188,9 @@ def test_no_pickle_is_run(
 
 
 def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None:
-    changed(written, path, lambda f, a: f.update(format_version=15, sklode_version="9"))
+    changed(written, path, lambda f, a: f.update(format_version=16, sklode_version="9"))
     with pytest.raises(
-        WeightsFileError, match=r"version 15 .*not 13 or 14\. Use sklode 9, "
+        WeightsFileError, match=r"version 16 .*not 13 or 14 or 15\. Use sklode 9, "
     ):
         load(path)
     first = {"format_version": "1", "sklode_version": "0.1.0", "state": "{}"}

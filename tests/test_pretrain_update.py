@@ -10,9 +10,9 @@ import torch
 from sklode import StructuralForecaster
 from sklode.data.errors import HistoryWarning
 from sklode.data.observations import Observations
+from sklode.structural.design import Design
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.filtering import FilteredChannel
-from sklode.structural.model import StructuralModel
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -126,13 +126,13 @@ def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> No
     y = waves(uneven_stamps(60))
     X = pd.DataFrame({"a": np.sin(np.arange(60.0))}, y.index)
     forecaster = StructuralForecaster(random_state=0).fit(y[:50], X=X[:50])
-    read, n_rows = StructuralModel.inputs, []
+    read, n_rows = Design.inputs, []
 
-    def recorded(self: StructuralModel, rows: Observations) -> np.ndarray:
+    def recorded(self: Design, rows: Observations) -> np.ndarray:
         n_rows.append(len(rows.ticks))
         return read(self, rows)
 
-    monkeypatch.setattr(StructuralModel, "inputs", recorded)
+    monkeypatch.setattr(Design, "inputs", recorded)
     forecaster.update(y[50:53], X=X[50:53], update_params=False)
     assert n_rows == [3]
     at_once = FilteredModel.of(forecaster._answers.model, forecaster._history.rows)

@@ -30,6 +30,7 @@ from sklode.forecasters.inputs import (
 )
 from sklode.forecasters.protocols import Container, FittedModel, Horizon
 from sklode.forecasters.transaction import asking, changing
+from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 from sklode.structural.unknown_x import Unknown
 
@@ -220,9 +221,7 @@ class ContinuousForecaster(AskingForecaster):
             tell_unknown(missing, len(history.given.ticks), may_be=may_be)
         unknown = Unknown(history, 0)
         if structural is None:  # of all rows as they are
-            structural = StructuralModel.fit(
-                unknown.seen.rows, known=Known.of(self, history)
-            )
+            structural = fit_model(unknown.seen.rows, known=Known.of(self, history))
         return unknown.learned(structural)
 
     def _check_continues(self, start: FittedModel, observations: Observations) -> None:

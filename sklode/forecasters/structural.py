@@ -18,8 +18,8 @@ from sklode.data.known import Known, told
 from sklode.data.observations import Observations
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.protocols import Container, Horizon
-from sklode.structural.fit import StructuralFit
-from sklode.structural.model import StructuralModel
+from sklode.structural.fit import fit_model
+from sklode.structural.results import StructuralFit
 
 _CONSTRAINTS: dict[str, list[Any]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
@@ -177,7 +177,7 @@ class StructuralForecaster(ContinuousForecaster):
             given = seasons or ()
             ticks = season_ticks(given, history.rows.like, history.steps)
             seasons = seasons_shown(given, ticks, observations)
-        structural = StructuralModel.fit(history.rows, seasons, self.logarithm, known)
+        structural = fit_model(history.rows, seasons, self.logarithm, known)
         settings = {"seasons": self.seasons, "logarithm": self.logarithm}
         settings |= told(self)
         model = StructuralFit(

@@ -372,7 +372,7 @@ def _forecast(
     filtered = FilteredModel.of(structural, before)
     ticks = observations.ticks[asked.row]
     first = before.ticks[before.bounds[:-1]][asked.window]
-    times = ticks_between(first, ticks) / structural.unit
+    times = ticks_between(first, ticks) / structural.design.unit
     inputs, changes = filtered.inputs(
         series=asked.window,
         ticks=ticks,

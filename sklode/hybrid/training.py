@@ -30,7 +30,7 @@ from sklode.hybrid.network import HybridBatch, HybridODE, build_network
 from sklode.hybrid.origins import Origins
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import links_of
-from sklode.structural.model import StructuralModel
+from sklode.structural.fit import fit_model
 from sklode.training.parameters import TrainingSettings, resolve_device
 from sklode.training.preparation import (
     Drawer,
@@ -152,16 +152,16 @@ class HybridTraining(Training[HybridModel]):
         """Return the structural model, or the one that is kept, with its units."""
         if kept is None:
             # on all rows, as `StructuralForecaster`: X counts where y is missing, too
-            structural = StructuralModel.fit(self._history.rows, known=self.known)
+            structural = fit_model(self._history.rows, known=self.known)
         else:
             structural = kept.structural
-        links = links_of(structural.channels)
+        links = links_of([column.candidates for column in structural.columns])
         longest = int(self.learned.lengths.max())
         usual = min(_ROWS_READ, max(longest - 1, 1))
         return HybridModel(
             network=None,
             # the structural model's unit of time: leads of both are compared
-            units=Units.robust(self.learned, time=structural.unit, links=links),
+            units=Units.robust(self.learned, time=structural.design.unit, links=links),
             clock=self.rows.clock,
             window_length=self.settings.window_length or usual,
             architecture=self.architecture,
@@ -296,7 +296,7 @@ class HybridTraining(Training[HybridModel]):
         structural = self.model.structural
         if not self.split.of_series:
             before = rows.until(cut)
-            structural = StructuralModel.fit(before, known=self.known)
+            structural = fit_model(before, known=self.known)
         if number + 1 < len(cuts):
             # series without rows before the next stretch are left out; of others the
             # cut stays as far from the first row

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from sktime.forecasting.base import BaseForecaster
 
-    from sklode.structural.results import Curve
+    from sklode.structural.answers import Curve
 
 _BLUE, _ORANGE = canvas.styles_of(range(2))
 # above the dots, which have an order of 2

@@ -34,11 +34,10 @@ class FilteredModel:
     @classmethod
     def of(cls, model: StructuralModel, observations: Observations) -> FilteredModel:
         """Filter the rows of series, those that the model was found on or others."""
-        tables = model.tables(observations)
-        each = zip(model.channels, tables, model.spans, strict=True)
+        tables = model.design.tables(observations)
         channels = [
-            GroupedChannel.of(candidates, table, span)
-            for candidates, table, span in each
+            GroupedChannel.of(column.candidates, table, column.span)
+            for column, table in zip(model.columns, tables, strict=True)
         ]
         return cls(model, observations, channels)
 
@@ -47,14 +46,14 @@ class FilteredModel:
         fresh = _rows_after(self.observations, observations)
         # more rows change what is known of a series' scale, and whom it is like
         may_change = any(
-            one.scale_spread or one.group != each[0].group
-            for each in self.model.channels
-            for one in each
+            one.scale_spread or one.group != column.candidates[0].group
+            for column in self.model.columns
+            for one in column.candidates
         )
         # and where a column acts late, between its rows, what was between old ones
-        if fresh is None or may_change or self.model.is_delayed:
+        if fresh is None or may_change or self.model.design.is_delayed:
             return FilteredModel.of(self.model, observations)
-        tables = self.model.tables(observations, fresh)
+        tables = self.model.design.tables(observations, fresh)
         pairs = zip(self.channels, tables, strict=True)
         channels = [channel.continued(table) for channel, table in pairs]
         return FilteredModel(self.model, observations, channels)
@@ -93,21 +92,21 @@ class FilteredModel:
         n: int = 0,
         seed: int | None = None,
     ) -> tuple[Array, Array | None]:
-        """Return `StructuralModel.inputs` at stamps of series.
+        """Return `Design.inputs` at stamps of series.
 
         X is that of ``known`` rows at ``place``. Columns of y that act late are those
         of the rows that were filtered, or where these end earlier, forecasts. How ``n``
         paths of them change all columns but the first is second, (path, row, column),
         or None; without a ``seed`` each path is a quantile everywhere.
         """
-        model, rows, changes = self.model, self.observations, None
-        inputs = model.inputs_of(ticks, known, place, seen=rows, series=series)
-        for effect, columns in places(model.effects).items():
+        design, rows, changes = self.model.design, self.observations, None
+        inputs = design.inputs_of(ticks, known, place, seen=rows, series=series)
+        for effect, columns in places(design.effects).items():
             if not effect.delay:
                 continue
             channel = effect.column - known.controls.shape[1]
-            before = ticks - round(effect.delay * model.unit)
-            times, own = model.times(rows, series, before), np.array(columns)
+            before = ticks - round(effect.delay * design.unit)
+            times, own = design.times(rows, series, before), np.array(columns)
             is_late = times > self.channels[channel].table.ends[series]
             # by series, then by time, as tables of rows are
             late = np.flatnonzero(is_late)
@@ -116,7 +115,7 @@ class FilteredModel:
                 continue
             # what acts late on that column stays as it was
             held = known.at_or_before(known.series[place[late]], before[late])
-            read = model.inputs_of(
+            read = design.inputs_of(
                 before[late], known, held, seen=rows, series=series[late]
             )
             asked = ChannelRows.of(
@@ -127,7 +126,7 @@ class FilteredModel:
                 n_series=len(rows.keys),
             )
             values = self._ahead(channel, asked, n, seed)
-            made = effect.at(model.standard(values.ravel(), effect.column))
+            made = effect.at(design.standard(values.ravel(), effect.column))
             made = made.reshape(*values.shape, -1)
             # the first column of inputs is the clock; the first path is the forecast
             inputs[np.ix_(late, 1 + own)] = made[0]
@@ -168,13 +167,17 @@ class FilteredModel:
 
         A network knows other series: where it moves answers, theirs moves count too.
         """
-        one, model = self.channels[channel].of_rows(asked), self.model
-        known, step = model.moves[channel], model.steps[channel]
+        one, model = self.channels[channel].of_rows(asked), self.model.columns[channel]
         shared = None if adjustment is None else adjustment.weight > 0
         found = Limits.of(
-            one.table, asked, known, heaviest=one.heaviest, step=step, shared=shared
+            one.table,
+            asked,
+            model.moves,
+            heaviest=one.heaviest,
+            step=model.quantum,
+            shared=shared,
         )
-        if np.isfinite(model.bounds[channel]).all():
+        if np.isfinite(model.bounds).all():
             # two bounds suffice: no move is too far
             return found._replace(reach=np.full_like(found.reach, np.inf))
         return found

@@ -1,56 +1,241 @@
-"""What a fit of the structural model alone leaves, and its answers.
+"""The fit: what each column of y is, and what columns tell of each other.
 
-Tested in tests/forecasters/test_structural.py.
+Tested in tests/structural/test_decisions.py and test_more.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from sklode.data.arrays import Columns
-from sklode.data.history import History
-from sklode.structural.filtered_model import FilteredModel
-from sklode.structural.model import StructuralModel
-from sklode.structural.results import Ahead, StructuralAnswers
-from sklode.structural.unknown_x import Unknown
+import numpy as np
+
+from sklode.data.arrays import Array
+from sklode.data.calendars import shows_months
+from sklode.data.known import Known
+from sklode.data.links import margins, steps_of
+from sklode.data.observations import Observations
+from sklode.data.scaling import location_and_scale, time_unit
+from sklode.data.ticks import day_and_week
+from sklode.structural.candidates import Candidate, heaviest_of_each
+from sklode.structural.coupling.contemporaneous import Concurrent
+from sklode.structural.coupling.delays import MOST_CHANNELS, likely_delays
+from sklode.structural.coupling.next_rows import CrossChannel
+from sklode.structural.design import Design
+from sklode.structural.effects.effect import Effect, places
+from sklode.structural.effects.inputs import Inputs
+from sklode.structural.filtering import GroupedChannel
+from sklode.structural.model import ColumnModel, StructuralModel
+from sklode.structural.predictive.limits import LargestMoves
+from sklode.structural.rows import ChannelRows
+from sklode.structural.search.forms import SearchResult, fit_candidates
+from sklode.structural.search.groups import fit_groups, groups_of
+from sklode.structural.search.periods import (
+    Seasons,
+    clock_periods,
+    cycle_of,
+    seasons_of,
+)
+from sklode.structural.search.rows import SearchRows
+
+# of a day, where its observations are more than a search reads: a quarter of an hour
+_MEANS = 96
 
 
-def answers_of(
-    structural: StructuralModel,
-    history: History,
-    seed: int,
-    before: object,
-    ahead: Ahead | None = None,
-) -> StructuralAnswers:
-    """Return what a model answers of series, and a network ``ahead`` adds.
+def fit_model(
+    observations: Observations,
+    seasons: str | tuple[float, ...] = "auto",
+    logarithm: str | bool = "auto",
+    known: Known | None = None,
+) -> StructuralModel:
+    """Find each column's hyperparameters; ``seasons`` are in ticks."""
+    n = observations.values.shape[1]
+    known = Known.nothing(n) if known is None else known
+    design = _design_without_effects(observations, known)
+    tables = design.tables(observations)
+    longest = max(float(table.spans.max(initial=0)) for table in tables)
+    named = None if isinstance(seasons, str) else seasons
+    lengths = named
+    if lengths is None:
+        longest_in_ticks = longest * design.unit
+        lengths = tuple(clock_periods(observations, design.unit, longest_in_ticks))
+    cycle = cycle_of(lengths, day_and_week(observations.like))
+    design = replace(design, cycle=cycle)
+    spans = [_usual_span(table, longest) for table in tables]
+    # a column may be seen more rarely than others: its own usual gap, in ticks
+    gaps = [time_unit(_alone(observations, column)) for column in range(n)]
+    delays = likely_delays(tables, [gap / design.unit for gap in gaps])
+    found = [
+        _ColumnSearch(
+            column=column,
+            observations=observations,
+            table=table,
+            design=design,
+            span=spans[column],
+            seasons=named,
+            logarithm=logarithm,
+            known=known,
+            delays=delays[column],
+        ).candidates(gaps[column])
+        for column, table in enumerate(tables)
+    ]
+    effects = sorted({effect for each in found for _, own in each for effect in own})
+    if effects:
+        # which the tables then have columns for
+        design = replace(design, effects=tuple(effects))
+        tables = design.tables(observations)
+    quanta = steps_of(margins(observations.values, known.bounds))
+    columns = [
+        ColumnModel(
+            candidates=_with_smearing(
+                _with_effects(each, places(effects), known), table, span
+            ),
+            span=span,
+            bounds=known.bounds[column],
+            quantum=float(quanta[column]),
+            moves=LargestMoves.of(table),
+        )
+        for column, (each, table, span) in enumerate(
+            zip(found, tables, spans, strict=True)
+        )
+    ]
+    candidates = [column.candidates for column in columns]
+    # what columns tell of each other is asked of the heaviest candidates alone
+    likely = [
+        GroupedChannel.of(heaviest_of_each(one), table, span)
+        for one, table, span in zip(candidates, tables, spans, strict=True)
+    ]
+    return StructuralModel(
+        design=design,
+        columns=columns,
+        cross=CrossChannel.fit(candidates, spans, tables),
+        concurrent=Concurrent.fit(likely),
+    )
 
-    Of series that the answers ``before`` are of, only new rows are read.
-    """
-    if isinstance(before, StructuralAnswers) and before.model is structural:
-        states = before.states.updated(history.rows)
-    else:
-        states = FilteredModel.of(structural, history.rows)
-    unknown = Unknown(history, seed) if history.controls else None
-    return StructuralAnswers(states, history, seed, ahead, unknown)
+
+def _design_without_effects(observations: Observations, known: Known) -> Design:
+    """Return the design before a search has found effects, or a cycle."""
+    n, controls = observations.values.shape[1], observations.controls
+    if 2 <= n <= MOST_CHANNELS:
+        # each column of y may follow another: all are read as those of X are
+        controls = np.hstack([controls, observations.values])
+    location, scale = location_and_scale(controls)
+    for first, size in known.blocks:
+        # indicators of one category: their effects are of one size, be it rare or
+        # common
+        scale[first : first + size] = 1.0
+    return Design(
+        unit=time_unit(observations.observed()),
+        location=location,
+        scale=scale,
+        calendar=known.calendar,
+    )
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class StructuralFit:
-    """A structural model, and what a later fit must share with this one."""
+@dataclass(frozen=True)
+class _ColumnSearch:
+    """The search for what a column's forecasts average over."""
 
-    structural: StructuralModel
-    sizes: tuple[int, int]  # numbers of columns of y and of X
-    clock: str  # of the index, see `sklode.data.ticks.clock_of`
-    architecture: dict[str, Any]  # the settings that it was found by
-    columns: Columns
-    n_rows: int  # that it was found on
+    column: int
+    observations: Observations
+    table: ChannelRows  # the column's observed rows
+    design: Design
+    span: float
+    seasons: tuple[float, ...] | None  # named by the user, in ticks
+    logarithm: str | bool
+    known: Known
+    delays: list[tuple[int, Array]]
 
-    def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
-        """Return what it answers of series."""
-        return answers_of(self.structural, history, seed, before)
+    def candidates(self, gap: float) -> list[tuple[Candidate, tuple[Effect, ...]]]:
+        """Return candidates and their effects; ``gap``, the usual one, is in ticks."""
+        rows, unit, lengths = self.observations, self.design.unit, self.seasons
+        if lengths is None:
+            most = float(self.table.spans.max(initial=0)) * unit
+            lengths = tuple(clock_periods(rows, gap, most))
+        is_lone, fine = len(rows.keys) == 1, None
+        coarse = self._search_rows(rows, self.table, lengths)
+        if is_lone and min(lengths, default=0.0) > 2 * _MEANS * gap:
+            # the last observations, which a search reads, show too little of a day
+            gap = min(lengths) / _MEANS
+            means = rows.means(round(gap))
+            table = self.design.tables(means)[self.column]
+            fine, coarse = coarse, self._search_rows(means, table, lengths)
+        periods = [period / unit for period in lengths]
 
-    def attributes(self, channels: list[Hashable]) -> dict[str, object]:
-        """Return the fitted attributes: none that are not worked out when asked for."""
-        return {}
+        def fit(rows: SearchRows) -> SearchResult:
+            if self.seasons is None:
+                seasons = seasons_of(rows.table, periods, gap / unit)
+            else:
+                seasons = Seasons(told=tuple(periods), clock={}, others={})
+            return fit_candidates(
+                rows,
+                fine,
+                span=self.span,
+                gap=gap / unit,
+                seasons=seasons,
+                logarithm=self.logarithm,
+                bounds=self.known.bounds[self.column],
+            )
+
+        return fit_groups(coarse, fit)
+
+    def _search_rows(
+        self, rows: Observations, table: ChannelRows, seasons: tuple[float, ...]
+    ) -> SearchRows:
+        """Return the column's rows, and what effects may read there."""
+        design, cycle = self.design, self.design.cycle
+        days = cycle if cycle and {*cycle} <= {*seasons} else None
+        is_named = self.seasons is not None
+        has_month = not is_named and shows_months(rows.ticks, rows.bounds, rows.like)
+        n_controls, calendar = rows.controls.shape[1], design.calendar
+        if not (n_controls or days or has_month or calendar or self.delays):
+            return SearchRows(table, None)
+        inputs = Inputs(
+            read=design.read(rows),
+            n_controls=n_controls,
+            clock=design.clock(rows.ticks, rows.like),
+            n_days=round(days[1] / days[0]) if days else 0,
+            rows=np.flatnonzero(~np.isnan(rows.values[:, self.column])),
+            has_month=has_month,
+            n_kinds=len(calendar.names) + 1 if calendar else 0,
+            blocks=self.known.blocks,
+            delays=tuple((n_controls + j, own) for j, own in self.delays),
+        )
+        return SearchRows(table, inputs)
+
+
+def _usual_span(table: ChannelRows, longest: float) -> float:
+    """Return the median time from first to last observation, of those that have one."""
+    some = table.spans[table.spans > 0]
+    return float(np.median(some)) if len(some) else max(longest, 1.0)
+
+
+def _with_effects(
+    found: Sequence[tuple[Candidate, tuple[Effect, ...]]],
+    columns: dict[Effect, tuple[int, ...]],
+    known: Known,
+) -> list[Candidate]:
+    """Return candidates whose forms say which columns their effects read."""
+    candidates = []
+    for one, effects in found:
+        form = one.form._replace(effects=tuple(columns[e] for e in effects))
+        # errors of measurement come ahead too, other errors of the rows do not
+        error = one.error if known.is_measured else 0.0
+        candidates.append(one._replace(form=form, error=error))
+    return candidates
+
+
+def _alone(rows: Observations, channel: int) -> Observations:
+    """Return the rows of a channel: it is found as it is alone."""
+    seen = ~np.isnan(rows.values[:, channel])
+    return rows.where(seen) if seen.any() else rows
+
+
+def _with_smearing(
+    candidates: list[Candidate], table: ChannelRows, span: float
+) -> list[Candidate]:
+    """Return candidates that know how far sums lie from medians, by group."""
+    own, rises = groups_of(candidates, table)[table.series], {}
+    for one in heaviest_of_each(candidates):
+        rises[one.group] = one.skew(table.where(own == one.group), span)
+    return [one._replace(rise=rises[one.group]) for one in candidates]

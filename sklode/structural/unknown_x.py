@@ -11,9 +11,10 @@ from sklode.data.arrays import Array, Flags
 from sklode.data.history import Asked, History
 from sklode.data.observations import Observations
 from sklode.data.ticks import rows_before
+from sklode.structural.answers import StructuralAnswers
 from sklode.structural.filtered_model import FilteredModel
+from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
-from sklode.structural.results import StructuralAnswers
 
 _PATHS, _FEWEST = 200, 20  # of X, that tell how wide answers are
 # of all paths, which may cross all that was seen: 16 MB a column
@@ -80,7 +81,7 @@ class Unknown:
     def changes(
         self, model: StructuralModel, asked: Asked, n: int | None
     ) -> Array | None:
-        """Return how paths of X change `StructuralModel.inputs`, (path, row, column).
+        """Return how paths of X change `Design.inputs`, (path, row, column).
 
         None where X is known, or nothing that it does is.
         """
@@ -91,7 +92,7 @@ class Unknown:
         np.minimum.at(since, asked.series, asked.ticks)
         is_late = known.ticks >= since[known.series]
         drawn = np.isnan(known.controls) & is_late[:, None]
-        acts = any(effect.is_of_X for effect in model.effects)
+        acts = any(effect.is_of_X for effect in model.design.effects)
         if not (acts and drawn.any()):
             return None
         if n is None:
@@ -105,7 +106,7 @@ class Unknown:
         def inputs(controls: Array) -> Array:
             rows = replace(late, controls=controls)
             # without the first, the local clock, which X does not change
-            return model.inputs_of(asked.ticks, rows, place)[:, 1:]
+            return model.design.inputs_of(asked.ticks, rows, place)[:, 1:]
 
         found = np.stack([inputs(path) for path in paths])
         moved = found - inputs(late.controls)
@@ -151,7 +152,7 @@ class Unknown:
         history = self._history
         if column not in self._models:
             seen = _alone(history.given, column)
-            self._models[column] = StructuralModel.fit(seen)
+            self._models[column] = fit_model(seen)
         model, rows = self._models[column], _alone(known, column)
         own = History(
             given=rows,

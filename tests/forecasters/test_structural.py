@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
+from sklode.forecasters import structural as structural_module
 from sklode.structural.filtered_model import FilteredModel
-from sklode.structural.model import StructuralModel
 from tests.fitted import assert_same
 from tests.series import channels, panel, uneven_stamps, waves
 
@@ -103,13 +103,13 @@ def test_a_bad_parameter_is_refused_by_name(call: str, name: str, value: Any) ->
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What levels were fitted with: number of rows, seasons."""
     found: list[Any] = []
-    given = StructuralModel.fit
+    given = structural_module.fit_model
 
     def fit(observations: Any, seasons: Any, *others: Any) -> Any:
         found.append((len(observations.ticks), seasons))
         return given(observations, seasons, *others)
 
-    monkeypatch.setattr(StructuralModel, "fit", fit)
+    monkeypatch.setattr(structural_module, "fit_model", fit)
     return found
 
 

@@ -25,6 +25,7 @@ from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.network import build_network
 from sklode.structural import model as levels
 from sklode.structural.candidates import links_of
+from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive import limits
 from sklode.training.preparation import held_out_rows
@@ -55,8 +56,12 @@ def held_out(rows: Observations) -> tuple[Any, StructuralModel, Units]:
     """Return the first held-out rows, and the level and the units of those before."""
     rng = np.random.RandomState(0)
     cut = held_out_rows(rows.bounds, share=0.2, of_series=False, rng=rng)
-    level = StructuralModel.fit(rows.until(cut))
-    units = Units.robust(rows.until(cut), level.unit, links_of(level.channels))
+    level = fit_model(rows.until(cut))
+    units = Units.robust(
+        rows.until(cut),
+        level.design.unit,
+        links_of([c.candidates for c in level.columns]),
+    )
     return cut, level, units
 
 
@@ -171,7 +176,7 @@ def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
     y = led(300)
     rows = Observations.from_frame(y)
     cut, level, units = held_out(rows)
-    assert any(effect.delay for effect in level.effects)
+    assert any(effect.delay for effect in level.design.effects)
     made = proof_of(rows, 24, cut, level, units)
     asked, before = made.asked, made.before
     forecaster, ahead = StructuralForecaster(seasons=None, logarithm=False), set()

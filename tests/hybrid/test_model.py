@@ -130,7 +130,7 @@ def test_it_is_the_structural_forecaster_where_rows_have_X_alone() -> None:
     structural = StructuralForecaster().fit(y.iloc[seen], X=X.iloc[seen])
     hybrid = tiny(model="hybrid").fit(y.iloc[seen], X=X.iloc[seen])
     assert not hybrid.network_share_
-    assert hybrid._model.units.time == hybrid._model.structural.unit
+    assert hybrid._model.units.time == hybrid._model.structural.design.unit
     expected = structural.predict(range(1, 21), X=ahead)
     pd.testing.assert_series_equal(hybrid.predict(range(1, 21), X=ahead), expected)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.hybrid import training as ahead
 from sklode.plotting import plot_history
+from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 from sklode.training.trainer import HISTORY_COLUMNS
 from tests.epochs import interrupt
@@ -126,9 +126,9 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
 
     def fit(rows: Any, known: Any) -> StructuralModel:
         levels.append(len(rows.ticks))
-        return StructuralModel.fit(rows, known=known)
+        return fit_model(rows, known=known)
 
-    monkeypatch.setattr(ahead, "StructuralModel", SimpleNamespace(fit=fit))
+    monkeypatch.setattr(ahead, "fit_model", fit)
     forecaster = auto().fit(series())
     assert levels == [60, 42, 51]  # of the forecasts, and of each stretch's proof
     assert list(dict.fromkeys(seen)) == [42, 51, 60]

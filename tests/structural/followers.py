@@ -9,12 +9,13 @@ import pandas as pd
 
 from sklode import StructuralForecaster
 from sklode.data.history import History
+from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 from tests.series import led
 
 
 def level(y: pd.DataFrame) -> StructuralModel:
-    return StructuralModel.fit(History.of(y, None).observations, (), False)
+    return fit_model(History.of(y, None).observations, (), False)
 
 
 def plain(logarithm: bool = False) -> StructuralForecaster:

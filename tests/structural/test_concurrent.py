@@ -7,6 +7,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.structural.filtered_model import FilteredModel
+from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 
 N_ROWS = 300
@@ -38,7 +39,7 @@ def error(found: pd.Series, truth: pd.Series) -> float:
 
 
 def level(y: pd.DataFrame) -> StructuralModel:
-    return StructuralModel.fit(History.of(y, None).observations, (), False)
+    return fit_model(History.of(y, None).observations, (), False)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_an_update_gives_what_all_rows_at_once_give() -> None:
     for end in (271, 290, N_ROWS):
         grown = grown.updated(History.of(y[:end], None).observations)
     whole = FilteredModel.of(found, History.of(y, None).observations)
-    asked = found.tables(History.of(y.fillna(0.0), None).observations)[0]
+    asked = found.design.tables(History.of(y.fillna(0.0), None).observations)[0]
     asked = asked._replace(values=np.full(len(asked.times), np.nan))
     one, other = (each.answered(0, asked) for each in (grown, whole))
     np.testing.assert_allclose(one.means, other.means, rtol=1e-9)

@@ -12,20 +12,21 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.structural.components.space import Form
+from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 
 ROWS = np.arange(60)
 
 
 def level(y: Any, X: Any = None, **settings: Any) -> StructuralModel:
-    return StructuralModel.fit(Observations.from_frame(pd.DataFrame(y), X), **settings)
+    return fit_model(Observations.from_frame(pd.DataFrame(y), X), **settings)
 
 
 def share(
     found: StructuralModel, has: Callable[[Form], Any], channel: int = 0
 ) -> float:
     """Return how probable forms are that have something."""
-    return sum(one.weight for one in found.channels[channel] if has(one.form))
+    return sum(one.weight for one in found.columns[channel].candidates if has(one.form))
 
 
 def is_log(form: Form) -> bool:
@@ -87,7 +88,7 @@ def test_days_differ_over_the_week_where_the_data_say_so(
     load = 300 + 200 * np.sum(peaks, axis=0) * np.where(is_weekend, quiet, 1.0)
     y = pd.Series(load - 30 * is_weekend * differ + 8 * noise(0, len(hours)), hours)
     forecaster = StructuralForecaster().fit(y[:-48])
-    kinds = {effect.days for effect in forecaster._model.structural.effects}
+    kinds = {effect.days for effect in forecaster._model.structural.design.effects}
     assert kinds - {()} == ({(5, 6)} if differ else set())
     error = (forecaster.predict(y.index[-48:]) - y[-48:]).abs().mean()
     assert error < 1.1 * (y - y.shift(168))[-48:].abs().mean()
@@ -97,7 +98,9 @@ def test_days_differ_over_the_week_where_the_data_say_so(
 def test_given_seasons_are_the_only_ones(seasons: tuple[float, ...]) -> None:
     y = np.sin(2 * np.pi * ROWS / 5) + np.sin(2 * np.pi * ROWS / 13) + 0.1 * noise(0)
     found = {
-        p for one in level(y, seasons=seasons).channels[0] for p in one.form.periods
+        p
+        for one in level(y, seasons=seasons).columns[0].candidates
+        for p in one.form.periods
     }
     assert found <= set(seasons)
     assert (5.0 in found) == (5.0 in seasons)

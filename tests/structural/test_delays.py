@@ -51,7 +51,7 @@ def stamps(hours: np.ndarray) -> pd.DatetimeIndex:
 
 
 def delays(found: StructuralModel) -> list[float]:
-    return [effect.delay for effect in found.effects if effect.delay]
+    return [effect.delay for effect in found.design.effects if effect.delay]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_a_channel_that_follows_is_forecast_by_the_one_it_follows() -> None:
 @pytest.mark.parametrize("effect", [np.tanh, np.abs, lambda a: np.sin(1.5 * a)])
 def test_the_delay_of_a_curve_is_found(effect: Function, delay: float) -> None:
     found = level(waves(effect, delay)[0])
-    (hours,) = np.array(delays(found)) * found.unit / pd.Timedelta("1h").value
+    (hours,) = np.array(delays(found)) * found.design.unit / pd.Timedelta("1h").value
     assert hours == pytest.approx(delay, abs=0.3)
 
 

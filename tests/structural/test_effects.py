@@ -14,11 +14,11 @@ from scipy.stats import norm
 
 from sklode import StructuralForecaster
 from sklode.structural.components.space import Form
+from sklode.structural.design import Design
 from sklode.structural.effects.effect import ALWAYS, Effect, Read, columns_of, places
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.selection import EffectJudge
 from sklode.structural.filtered_model import FilteredModel
-from sklode.structural.model import StructuralModel
 from tests.structural.processes import SPAN, candidate, table_of
 
 KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)
@@ -237,14 +237,14 @@ def test_an_update_goes_on_with_effects(
     X = pd.DataFrame({"u": u}, STAMPS)
     forecaster = structural().fit(y[:300], X=X[:300])
     level, n_rows = forecaster._model.structural, []
-    assert any(effect.memory for effect in level.effects) == bool(memory)
-    read = StructuralModel.inputs_at
+    assert any(effect.memory for effect in level.design.effects) == bool(memory)
+    read = Design.inputs_at
 
-    def recorded(self: StructuralModel, ticks: Any, *others: Any) -> Any:
+    def recorded(self: Design, ticks: Any, *others: Any) -> Any:
         n_rows.append(len(ticks))
         return read(self, ticks, *others)
 
-    monkeypatch.setattr(StructuralModel, "inputs_at", recorded)
+    monkeypatch.setattr(Design, "inputs_at", recorded)
     forecaster.update(y[300:350], X=X[300:350], update_params=False)
     assert n_rows == [50]  # only what is new
     found = forecaster.predict(fh=STAMPS[350:], X=X[350:])

@@ -11,7 +11,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.structural.candidates import THRESHOLD
-from sklode.structural.model import StructuralModel
+from sklode.structural.fit import fit_model
 from tests.structural.test_seasons import stamps
 
 N, AHEAD = 200, 48
@@ -98,8 +98,8 @@ def test_a_small_step_is_followed_however_long_the_past(n: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_one_chance_innovation_is_no_proof_that_large_ones_are_true(seed: int) -> None:
     y, _ = waves(seed)
-    found = StructuralModel.fit(Observations.from_frame(y[:150].to_frame()))
-    assert {one.threshold for one in found.channels[0]} == {THRESHOLD}
+    found = fit_model(Observations.from_frame(y[:150].to_frame()))
+    assert {one.threshold for one in found.columns[0].candidates} == {THRESHOLD}
 
 
 @pytest.mark.parametrize("kind", ["jumps", "spikes"])
@@ -109,7 +109,7 @@ def test_jumps_are_believed_and_spikes_are_not(kind: str) -> None:
     y = np.cumsum(rng.standard_normal(400) * 0.3)
     y += np.cumsum(large) if kind == "jumps" else large
     rows = Observations.from_frame(pd.DataFrame({"y": y}))
-    candidates = StructuralModel.fit(rows, (), False).channels[0]
+    candidates = fit_model(rows, (), False).columns[0].candidates
     expected = np.inf if kind == "jumps" else THRESHOLD
     assert {candidate.threshold for candidate in candidates} == {expected}
 
@@ -126,7 +126,9 @@ def test_what_wanders_smoothly_and_comes_back_is_forecast_to_do_so() -> None:
         p = StructuralForecaster().fit(rows[:end]).predict(range(1, 21))
         errors.append((p - rows[end : end + 20]).abs().mean())
         naive.append((rows[end - 1] - rows[end : end + 20]).abs().mean())
-    candidates = StructuralForecaster().fit(rows)._model.structural.channels[0]
+    candidates = (
+        StructuralForecaster().fit(rows)._model.structural.columns[0].candidates
+    )
     assert max(candidates, key=lambda c: c.weight).form.returning
     assert np.mean(errors) < 0.85 * np.mean(naive)
 
@@ -140,5 +142,5 @@ def test_a_trend_steps_only_where_that_is_more_probable(is_broken: bool) -> None
         y = 0.1 * y + 5.0 * (np.arange(2000) % 240 > 120)
     seasons = () if is_broken else (240.0,)
     rows = Observations.from_frame(pd.DataFrame({"y": y}))
-    candidates = StructuralModel.fit(rows, seasons, False).channels[0]
+    candidates = fit_model(rows, seasons, False).columns[0].candidates
     assert {candidate.steps for candidate in candidates} == {is_broken}

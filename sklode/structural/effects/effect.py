@@ -271,7 +271,7 @@ def along_the_day(
     return np.hstack([nothing, *found])
 
 
-def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:
+def places(effects: Sequence[Effect]) -> dict[Effect, tuple[int, ...]]:
     """Return the columns of each effect among those of all."""
     numbers = [effect.n_columns for effect in effects]
     ends = itertools.accumulate(numbers, initial=0)

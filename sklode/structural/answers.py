@@ -1,0 +1,467 @@
+"""What a structural model answers of known series, in y's own units.
+
+Tested in tests/structural/test_exactness.py and test_bounds.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Hashable, Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+
+from sklode.data.arrays import Array, Numbers
+from sklode.data.checks import finite
+from sklode.data.history import Asked, History
+from sklode.data.links import IDENTITY, Link, margins, steps_of
+from sklode.data.observations import Observations
+from sklode.data.ticks import day_and_week, length_of_time
+from sklode.structural.candidates import Candidate
+from sklode.structural.components.space import MEMORIES_OF_SEASONS, PLACE
+from sklode.structural.effects.effect import Effect, places
+from sklode.structural.filtered_model import N_PATHS, FilteredModel
+from sklode.structural.filtering import FilteredChannel, GroupedChannel
+from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.limits import BOUNDS, Limits
+from sklode.structural.predictive.mixture import (
+    Adjustment,
+    Between,
+    Distribution,
+    Floored,
+    Mixture,
+)
+from sklode.structural.rows import ChannelRows, Rows
+
+# last observations, of which a description tells the shares
+_DESCRIBED = 2000
+_VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
+# of a drawn curve
+_PLACES = 200
+# quantiles 0.05, 0.5 and 0.95 of a standard normal distribution
+_NINETY = np.array([-1.6449, 0.0, 1.6449])
+
+
+class Curve(NamedTuple):
+    """What a column adds to y, or its logit; of a logarithm, its factor."""
+
+    part: str
+    column: Hashable
+    values: Array  # (place,), of the column
+    effect: Array  # (place,)
+    bounds: Array  # (place, 2), of a 90 % interval
+    memory: str  # how long it builds up, to this; "": it acts at once
+    levels: tuple[str, ...] = ()  # of a category, at every second place
+    delay: str = ""  # after which a column of y acts
+
+
+class Ahead(Protocol):
+    """What moves a structural model's answers: a network that looks ahead."""
+
+    def adjustments(
+        self, history: History, queries: ChannelRows, known: Observations
+    ) -> list[Adjustment | None]:
+        """Return where queries move to, a move each channel."""
+
+
+class UnknownX(Protocol):
+    """What says what X may be where it is not known."""
+
+    def filled(self, known: Observations) -> Observations:
+        """Return rows with the mean of what X may be."""
+
+    def changes(
+        self, model: StructuralModel, asked: Asked, n: int | None
+    ) -> Array | None:
+        """Return how paths of X change inputs, (path, row, column); None: not."""
+
+
+class StructuralAnswers:
+    """A structural model with its history: rows in, tables out; ``ahead`` moves them.
+
+    ``unknown`` says what X may be where it is not told.
+    """
+
+    def __init__(
+        self,
+        states: FilteredModel,
+        history: History,
+        seed: int,
+        ahead: Ahead | None = None,
+        unknown: UnknownX | None = None,
+    ) -> None:
+        self.states, self.model = states, states.model
+        self._history = history
+        self._seed = seed
+        self._ahead, self._unknown = ahead, unknown
+        columns = self.model.columns
+        self._bounds = np.stack([column.bounds for column in columns])
+        seen = margins(history.observations.values, self._bounds)
+        # 1 of counts, 0 of what is not below zero, NaN of others: a channel is what
+        # both the rows of the fit and these say, and NaN if either is
+        self._steps = np.minimum([column.quantum for column in columns], steps_of(seen))
+
+    def means(self, asked: Asked) -> Array:
+        """Return forecasts, (row, channel), see `Mixture.points`."""
+
+        def within(mixture: Distribution, limits: Limits) -> Array:
+            return limits.points(mixture.points())
+
+        return self._each(asked, within, is_widened=False)
+
+    def variances(self, asked: Asked, n: int) -> Array:
+        """Return exact variances of observations, (row, channel)."""
+
+        def within(mixture: Distribution, limits: Limits) -> Array:
+            with np.errstate(over="ignore"):
+                most = (BOUNDS * limits.reach) ** 2
+                return np.minimum(mixture.variance(), most)
+
+        return self._each(asked, within)
+
+    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
+        """Return exact quantiles of observations, (row, channel, alpha)."""
+        levels = np.array(alpha)
+
+        def within(mixture: Distribution, limits: Limits) -> Array:
+            return limits.within(mixture.quantiles(levels).T).T
+
+        return self._each(asked, within, len(levels))
+
+    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
+        """Return ``n`` joint sample paths, (sample, row, channel)."""
+        rows, order, adjustments = self._asked(asked, n)
+        paths = np.empty((n, len(order), len(self._history.channels)))
+        for k, own, place, adjustment in self._parts(rows, adjustments):
+            drawn = self.states.drawn(
+                k,
+                own,
+                n=n,
+                seed=self._seed + k,
+                noise=noise,
+                adjustment=adjustment,
+            )
+            limits = self.states.limits(k, own, adjustment)
+            if not np.isnan(self._steps[k]):
+                one = self._answered(k, own, adjustment, limits, is_widened=True)
+                if not isinstance(one, Mixture):
+                    drawn = one.put(drawn) if noise else one.inside(drawn)
+            paths[:, order[place], k] = limits.within(drawn)
+        return finite(paths)
+
+    def parts(self, asked: Asked) -> pd.DataFrame:
+        """Return the most probable form's parts, and their sum, at rows."""
+        rows, order, _ = self._asked(asked, 0)
+        found: dict[tuple[Hashable, str], Array] = {}
+        for channel, name in self._named():
+            for group, place in channel.split(rows):
+                candidate, parts = group.parts(rows.where(place))
+                units = candidate.units
+                parts = parts * units.scale[:, None]
+                # the location is the trend's, and so the sum's
+                parts[:, [0, -1]] += units.location[:, None]
+                names = self._part_names(candidate)
+                for part, values in zip(names, parts.T, strict=True):
+                    # what other groups have not is nothing there
+                    column = found.setdefault((name, part), np.zeros(len(order)))
+                    column[order[place]] = values
+        frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
+        return frame.rename_axis(columns=["channel", "part"])
+
+    @functools.cached_property
+    def description(self) -> pd.DataFrame:
+        """Return what was found, as `StructuralForecaster.components_` has it."""
+        records: list[dict[str, object]] = []
+        for place, (channel, name) in enumerate(self._named()):
+            # the largest group is first
+            records += self._described(channel.groups[0], place, name)
+        return pd.DataFrame(records).set_index(["channel", "part"])
+
+    def _described(
+        self, group: FilteredChannel, place: int, name: Hashable
+    ) -> list[dict[str, object]]:
+        """Return a record of each part of a channel, by its number and name."""
+        candidate, parts = group.described(_DESCRIBED)
+        # a form's probability is that of all its hyperparameters
+        likely = [c.weight for c in group.candidates if c.form == candidate.form]
+        # the last part is the sum of the others; in its place the noise
+        variances = np.append(parts[:, :-1].var(0), candidate.noise)
+        names = [*self._part_names(candidate)[:-1], "noise"]
+        effects, logs = self._effects(candidate), candidate.logs
+        memories = [
+            *np.exp(logs[[PLACE["velocity memory"], PLACE["OU memory"]]]),
+            *np.exp(logs[MEMORIES_OF_SEASONS]),
+            *(effect.memory or effect.delay for effect in effects),
+            0.0,  # of the noise
+        ]
+        scale = float(np.median(candidate.units.scale))
+        link = candidate.link if candidate.form.linked else IDENTITY
+        is_told = (
+            self.model.cross.weights[:, :, place].any()
+            or self.model.concurrent.weights[:, :, place].any()
+            or any(effect.delay > 0 for effect in effects)
+        )
+        return [
+            {
+                "channel": name,
+                "part": part,
+                "share": variance / variances.sum(),
+                "size": scale * variance**0.5,
+                "memory": self._length(memory),
+                "logarithm": link.is_logarithm,
+                "link": link.name,
+                "probability": sum(likely),
+                "values": self._kind(place),
+                "cross": bool(is_told),
+            }
+            for part, variance, memory in zip(names, variances, memories, strict=True)
+        ]
+
+    def _kind(self, place: int) -> str:
+        """Return in words which values a channel has."""
+        low, high = self._bounds[place]
+        if np.isfinite(self._bounds[place]).any():
+            return f"from {low:g} to {high:g}"
+        return _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
+
+    def _named(self) -> Iterator[tuple[GroupedChannel, Hashable]]:
+        """Yield channels with their names."""
+        return zip(self.states.channels, self._history.channels, strict=True)
+
+    def _effects(self, candidate: Candidate) -> list[Effect]:
+        """Return the effects of X in a form."""
+        by_columns = {
+            c: effect for effect, c in places(self.model.design.effects).items()
+        }
+        return [by_columns[columns] for columns in candidate.form.effects]
+
+    def _part_names(self, candidate: Candidate) -> list[str]:
+        """Return the names of `StateSpace.parts`; of a season its period."""
+        periods, names = candidate.form.periods, self._names
+        return [
+            *("trend", "deviation"),
+            *(f"season of {self._length(period)}" for period in periods),
+            *(effect.name(names, self._cycle) for effect in self._effects(candidate)),
+            "signal",
+        ]
+
+    @property
+    def _names(self) -> list[Hashable]:
+        """Names of the columns that effects may read, see `Design.read`."""
+        return [*self._history.columns.numbers, *self._history.channels]
+
+    @property
+    def _cycle(self) -> tuple[str, list[str]]:
+        """Names of a day and of the days of the week, or what stands for them."""
+        like, cycle = self._history.rows.like, self.model.design.cycle
+        if cycle is None or cycle == day_and_week(like):
+            week = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+            return "day", [*week, "holidays"]
+        n_days = round(cycle[1] / cycle[0])
+        return length_of_time(cycle[0], like), [str(k + 1) for k in range(n_days)]
+
+    def _length(self, time: float) -> str:
+        """Return a length of time, in units of the model, in words."""
+        return length_of_time(time * self.model.design.unit, self._history.rows.like)
+
+    def link(self, channel: int, series: int) -> Link:
+        """Return what the most probable form's parts add up to, of y."""
+        one = self.states.channels[channel]
+        candidate, _ = one.groups[one.place[series]].heaviest
+        return candidate.link if candidate.form.linked else IDENTITY
+
+    def curves(self, channel: int, series: int) -> list[Curve]:
+        """Return the effect of each column in the most probable form."""
+        one = self.states.channels[channel]
+        candidate, states = one.groups[one.place[series]].heaviest
+        mean, covariance = states.means[series], states.covariances[series]
+        found, effects = [], self._effects(candidate)
+        # coefficients are the last states, in the order of the effects
+        end = len(mean) - sum(effect.n_columns for effect in effects)
+        for effect in effects:
+            own, end = slice(end, end + effect.n_columns), end + effect.n_columns
+            if effect.waves or effect.column < 0:
+                continue  # no one curve
+            values, columns = self._places(effect)
+            # of x' b with b from N(m, C): mean x' m, variance x' C x
+            variances = ((columns @ covariance[own, own]) * columns).sum(1)
+            spread = np.sqrt(variances)[:, None]
+            drawn = (columns @ mean[own])[:, None] + _NINETY * spread
+            drawn = candidate.alone(series).scale * drawn
+            if candidate.form.linked and candidate.link.is_logarithm:
+                drawn = np.exp(drawn)
+            found.append(self._curve(effect, values, drawn))
+        return found
+
+    def _places(self, effect: Effect) -> tuple[Array, Array]:
+        """Return values of a column over all that was seen, and an effect's of them."""
+        k, n = effect.column, effect.levels
+        if n:
+            # levels stand at every second place, and NaN between them: a line that
+            # is drawn through all breaks there
+            values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
+            each[::2] = np.eye(n)
+            return values, effect.at(self.model.design.standard(each, slice(k, k + n)))
+        rows = self._history.rows
+        seen = np.hstack([rows.controls, rows.values])[:, k]
+        values = np.linspace(np.nanmin(seen), np.nanmax(seen), _PLACES)
+        return values, effect.at(self.model.design.standard(values, k))
+
+    def _curve(self, effect: Effect, values: Array, drawn: Array) -> Curve:
+        """Return a curve by its values and its lower bound, middle and upper bound."""
+        k, n, names = effect.column, effect.levels, self._names
+        # columns of a category are named "category = level"
+        told = [str(one).partition(" = ") for one in names[k : k + n]]
+        category = told[0][0] if n else None
+        return Curve(
+            part=effect.name(names, self._cycle),
+            column=category if n else names[k],
+            values=values,
+            effect=drawn[:, 1],
+            bounds=drawn[:, [0, 2]],
+            memory=self._length(effect.memory) if effect.memory else "",
+            levels=tuple(level for _, _, level in told),
+            delay=self._length(effect.delay) if effect.delay else "",
+        )
+
+    def _asked(
+        self, asked: Asked, n: int | None
+    ) -> tuple[ChannelRows, Numbers, list[Adjustment | None]]:
+        """Return rows, sorted, their places, and where a network moves each channel's.
+
+        Of columns that are not known the table has ``n`` paths; None: enough to tell a
+        spread.
+        """
+        known, changes = asked.known, None
+        if self._unknown is not None:
+            known = self._unknown.filled(known)
+            if known is not asked.known and n != 0:
+                changes = self._unknown.changes(self.model, asked, n)
+        seed: int | None = self._seed
+        if n is None:
+            n, seed = N_PATHS if changes is None else len(changes), None
+        series, ticks = asked.series, asked.ticks
+        self._warn_of_controls(known)
+        place = known.at_or_before(series, ticks)
+        inputs, late = self.states.inputs(
+            series, ticks, known=known, place=place, n=n, seed=seed
+        )
+        if late is not None:
+            changes = late if changes is None else changes + late
+        times = self.model.design.times(self._history.rows, series, ticks)
+        order = np.lexsort((times, series))
+        table = ChannelRows.of(
+            series=series[order],
+            times=times[order],
+            values=np.nan,
+            inputs=inputs[order],
+            n_series=len(known.keys),
+            changes=None if changes is None else changes[:, order],
+        )
+        adjustments: list[Adjustment | None] = [None] * len(self.states.channels)
+        if self._ahead is not None:
+            adjustments = self._ahead.adjustments(self._history, table, known)
+        return table, order, adjustments
+
+    def _each(
+        self,
+        asked: Asked,
+        of: Callable[[Distribution, Limits], Array],
+        n_levels: int = 0,
+        is_widened: bool = True,
+    ) -> Array:
+        """Return numbers of each row's distribution in each channel, and limits."""
+        is_curved = any(effect.knots for effect in self.model.design.effects)
+        # of a line in X the mean over paths is that at the mean of X: none are needed
+        n = None if is_widened or is_curved else 0
+        rows, order, adjustments = self._asked(asked, n)
+        shape = [len(order), len(self._history.channels)]
+        if n_levels:
+            shape.append(n_levels)
+        table = np.empty(shape)
+        for k, own, place, adjustment in self._parts(rows, adjustments):
+            limits = self.states.limits(k, own, adjustment)
+            found = self._answered(k, own, adjustment, limits, is_widened=is_widened)
+            table[order[place], k] = of(found, limits)
+        return finite(table)
+
+    def _parts(
+        self, rows: ChannelRows, adjustments: list[Adjustment | None]
+    ) -> Iterator[tuple[int, ChannelRows, Rows, Adjustment | None]]:
+        """Yield channels with the rows of like series, their place, and its move."""
+        if not len(rows.times):
+            return
+        for k, adjustment in enumerate(adjustments):
+            for _, place in self.states.channels[k].split(rows):
+                own = None if adjustment is None else adjustment.at(place)
+                yield k, rows.where(place), place, own
+
+    def _answered(
+        self,
+        channel: int,
+        asked: ChannelRows,
+        adjustment: Adjustment | None,
+        limits: Limits,
+        is_widened: bool,
+    ) -> Mixture | Floored | Between:
+        """Return a channel's distribution: within bounds, told or zero."""
+        mixture = self.states.answered(
+            channel,
+            asked,
+            adjustment=adjustment,
+            limits=limits,
+            is_widened=is_widened,
+        )
+        step, bounds = self._steps[channel], self._bounds[channel]
+        if np.isfinite(bounds).all():
+            return Between(mixture, bounds)
+        return mixture if np.isnan(step) else Floored(mixture, step, bounds)
+
+    def _warn_of_controls(self, known: Observations) -> None:
+        """Warn of X that is not as it was."""
+        self._warn_of_new_controls(known)
+        if self.model.design.effects:
+            self._warn_of_far_controls(known)
+
+    def _warn_of_new_controls(self, known: Observations) -> None:
+        """Warn of the first column that takes another value than its only one."""
+        seen, effects = self._history.observations.controls, self.model.design.effects
+        names = self._history.columns.numbers
+        is_constant = (seen == seen[0]).all(0)
+        is_new = (known.controls != seen[0]) & is_constant
+        # what acts was not constant: a column, or all levels of a category
+        for effect in (e for e in effects if e.is_of_X):
+            end = effect.column + max(effect.levels, 1)
+            is_new[:, effect.column : end] = False
+        for k in np.flatnonzero(is_new.any(0))[:1]:
+            row = int(np.argmax(is_new[:, k]))
+            warnings.warn(
+                "effects of X are learned where it varies; got "
+                f"{known.controls[row, k]:g} in column {names[k]!r} "
+                f"at {known.named(row)}, where all that was seen is {seen[0, k]:g}. "
+                "Its effect is unknown. Fit on rows that hold both.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _warn_of_far_controls(self, known: Observations) -> None:
+        """Warn of columns that act and are far from all that was seen."""
+        seen, names = self._history.rows.controls, self._history.columns.numbers
+        low, high = seen.min(0), seen.max(0)
+        # three half-ranges from the middle, all over four: no difference of floats that
+        # are near their largest overflows
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half
+        used = sorted({e.column for e in self.model.design.effects if e.is_of_X})
+        for k in (k for k in used if is_far[:, k].any()):
+            row = int(np.argmax(is_far[:, k]))
+            warnings.warn(
+                f"X should be as it was in fit; got {known.controls[row, k]:g} in "
+                f"column {names[k]!r} at {known.named(row)}, where "
+                f"{low[k]:g} to {high[k]:g} were seen. Its effect goes on as a line "
+                "there, and may be far off. Look for other units, or a broken sensor.",
+                UserWarning,
+                stacklevel=2,
+            )

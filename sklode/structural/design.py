@@ -1,0 +1,143 @@
+"""The design map: from stamps, X and the calendar to what a column's filter reads.
+
+Tested in tests/structural/test_effects.py and test_clock.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.calendars import Calendar, has_dates, share_of_month
+from sklode.data.observations import Observations
+from sklode.data.ticks import clock_ahead, place_in, ticks_between
+from sklode.structural.effects.effect import Effect, Read, along_the_day, columns_of
+from sklode.structural.rows import ChannelRows
+
+_ALL = slice(None)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What stamps, columns of X and named days become: inputs of the filter."""
+
+    unit: float  # ticks of one unit of time: the usual gap
+    location: Array  # (control + channel,), of few channels: see `read`
+    scale: Array
+    cycle: tuple[float, float] | None = (
+        None  # ticks of a day and a week, see `place_in`
+    )
+    calendar: Calendar | None = None  # named days
+    effects: tuple[Effect, ...] = ()  # what columns of X and kinds of days may do
+
+    def inputs(self, rows: Observations) -> Array:
+        """Return what `filter.forward` reads beside times, (row, 1 + column)."""
+        return self.inputs_of(rows.ticks, rows, np.arange(len(rows.ticks)))
+
+    def inputs_at(self, ticks: Numbers, like: pd.Index, columns: list[Array]) -> Array:
+        """Return `inputs` at stamps, of what effects make of X there."""
+        ahead = clock_ahead(ticks, like)[:, None] / self.unit
+        if not self.effects:
+            return ahead
+        along = along_the_day(self.effects, columns, self.clock(ticks, like))
+        return np.hstack([ahead, along])
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether a column of y follows another after a delay."""
+        return any(effect.delay for effect in self.effects)
+
+    def inputs_of(
+        self,
+        ticks: Numbers,
+        known: Observations,
+        place: Numbers,
+        seen: Observations | None = None,
+        series: Numbers | None = None,
+    ) -> Array:
+        """Return `inputs` at stamps, of X at the rows before, at ``place``.
+
+        Columns of y that act late are those ``seen`` of ``series``; None: ``known``.
+        """
+        if not self.effects:
+            return self.inputs_at(ticks, known.like, [])
+        read = self.read(known)
+        seen = known if seen is None else seen
+        series = known.series[place] if series is None else series
+        # only what acts late looks at y, and so at other rows than X
+        is_other = self.is_delayed and seen is not known
+        before = self.read(seen) if is_other else read
+        times = self.times(seen, series, ticks)
+        found = columns_of(
+            self.effects, read, place, seen=before, series=series, times=times
+        )
+        return self.inputs_at(ticks, known.like, found)
+
+    def clock(self, ticks: Numbers, like: pd.Index) -> Array:
+        """Return the share of day and month, the day of the week and named days.
+
+        See `Effect.along`; (row, 6), in this order: share of the day, day of the week,
+        share of the month, and kinds of three days.
+        """
+        found = np.zeros((len(ticks), 6))
+        if self.cycle is not None:
+            found[:, :2] = place_in(self.cycle, ticks, like)
+        if has_dates(like):
+            found[:, 2] = share_of_month(ticks, like)
+        if self.calendar is None:
+            return found
+        found[:, 3:] = self.calendar.at(ticks, like)
+        if self.cycle is not None:
+            # a named day is one more day of the week, numbered after the others
+            day, week = self.cycle
+            is_named = found[:, 3] > 0
+            found[is_named, 1] = round(week / day)
+        return found
+
+    def read(self, rows: Observations) -> Read:
+        """Return what effects may read at rows."""
+        times, columns = self.times(rows, rows.series, rows.ticks), rows.controls
+        if len(self.scale) > columns.shape[1]:
+            columns = np.hstack([columns, rows.values])
+        return Read(bounds=rows.bounds, times=times, columns=self.standard(columns))
+
+    def standard(self, controls: Array, columns: int | slice = _ALL) -> Array:
+        """Return columns of X in standard deviations from their means."""
+        scale = self.scale[columns]
+        return (controls - self.location[columns]) / scale
+
+    def times(self, rows: Observations, series: Numbers, ticks: Numbers) -> Array:
+        """Return time since each series' first row, in usual gaps."""
+        return ticks_between(rows.ticks[rows.bounds[series]], ticks) / self.unit
+
+    def tables(
+        self, observations: Observations, chosen: Flags | None = None
+    ) -> list[ChannelRows]:
+        """Return each column's observed rows, of those ``chosen``."""
+        rows, series = observations, observations.series
+        if chosen is not None:
+            rows, series = rows.where(chosen), series[chosen]
+        times = self.times(observations, series, rows.ticks)
+        is_late = self.is_delayed or any(effect.memory for effect in self.effects)
+        if chosen is not None and is_late:
+            # all rows before feed what these remember
+            place = np.flatnonzero(chosen)
+            inputs = self.inputs_of(rows.ticks, observations, place)
+        else:
+            inputs = self.inputs(rows)
+        n_series, tables = len(observations.keys), []
+        for values, errors in zip(rows.values.T, rows.errors.T, strict=True):
+            known = ~np.isnan(values)
+            table = ChannelRows.of(
+                series=series[known],
+                times=times[known],
+                values=values[known],
+                inputs=inputs[known],
+                n_series=n_series,
+                errors=errors[known],
+            )
+            tables.append(table)
+        return tables
