@@ -16,7 +16,7 @@ import pandas as pd
 from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import finite
 from sklode.data.history import Asked, History
-from sklode.data.links import IDENTITY, Link
+from sklode.data.links import Link
 from sklode.data.observations import Observations
 from sklode.data.ticks import day_and_week, length_of_time
 from sklode.structural.candidates import Candidate
@@ -127,7 +127,7 @@ class StructuralAnswers:
         found: dict[tuple[Hashable, str], Array] = {}
         for column, name in self._named():
             for candidate, place, parts in column.parts(rows):
-                units = candidate.units
+                units = candidate.scaling.at(rows.where(place).series).units
                 parts = parts * units.scale[:, None]
                 # the location is the trend's, and so the sum's
                 parts[:, [0, -1]] += units.location[:, None]
@@ -152,24 +152,25 @@ class StructuralAnswers:
     ) -> list[dict[str, object]]:
         """Return a record of each part of a channel, by its number and name."""
         candidate, parts = column.described(_DESCRIBED)
+        model = candidate.model
         # a form's probability is that of all its hyperparameters
         likely = [
             one.weight
             for one in column.candidates
-            if (one.form, one.group) == (candidate.form, candidate.group)
+            if (one.model.form, one.group) == (model.form, candidate.group)
         ]
         # the last part is the sum of the others; in its place the noise
-        variances = np.append(parts[:, :-1].var(0), candidate.noise)
+        variances = np.append(parts[:, :-1].var(0), model.noise)
         names = [*self._part_names(candidate)[:-1], "noise"]
-        effects, logs = self._effects(candidate), candidate.logs
+        effects, theta = self._effects(candidate), model.theta
         memories = [
-            *np.exp(logs[[PLACE["velocity memory"], PLACE["OU memory"]]]),
-            *np.exp(logs[MEMORIES_OF_SEASONS]),
+            *np.exp(theta[[PLACE["velocity memory"], PLACE["OU memory"]]]),
+            *np.exp(theta[MEMORIES_OF_SEASONS]),
             *(effect.memory or effect.delay for effect in effects),
             0.0,  # of the noise
         ]
-        scale = float(np.median(candidate.units.scale))
-        link = candidate.link if candidate.form.linked else IDENTITY
+        scale = float(np.median(candidate.scaling.units.scale))
+        link = candidate.scaling.link
         is_told = (
             self.model.cross.weights[:, :, place].any()
             or self.model.concurrent.weights[:, :, place].any()
@@ -207,11 +208,11 @@ class StructuralAnswers:
         by_columns = {
             c: effect for effect, c in places(self.model.design.effects).items()
         }
-        return [by_columns[columns] for columns in candidate.form.effects]
+        return [by_columns[columns] for columns in candidate.model.form.effects]
 
     def _part_names(self, candidate: Candidate) -> list[str]:
         """Return the names of `StateSpace.parts`; of a season its period."""
-        periods, names = candidate.form.periods, self._names
+        periods, names = candidate.model.form.periods, self._names
         return [
             *("trend", "deviation"),
             *(f"season of {self._length(period)}" for period in periods),
@@ -242,7 +243,7 @@ class StructuralAnswers:
         """Return what the most probable form's parts add up to, of y."""
         column = self.states.columns[channel]
         candidate = column.candidates[column.heaviest[series]]
-        return candidate.link if candidate.form.linked else IDENTITY
+        return candidate.scaling.link
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
@@ -262,8 +263,8 @@ class StructuralAnswers:
             variances = ((columns @ covariance[own, own]) * columns).sum(1)
             spread = np.sqrt(variances)[:, None]
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread
-            drawn = candidate.alone(series).scale * drawn
-            if candidate.form.linked and candidate.link.is_logarithm:
+            drawn = candidate.scaling.alone(series).scale * drawn
+            if candidate.scaling.link.is_logarithm:
                 drawn = np.exp(drawn)
             found.append(self._curve(effect, values, drawn))
         return found

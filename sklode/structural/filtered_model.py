@@ -56,7 +56,7 @@ class FilteredModel:
         fresh = _rows_after(self.observations, observations)
         # more rows change what is known of a series' scale, and whom it is like
         may_change = any(
-            one.scale_spread or one.group != column.candidates[0].group
+            one.scaling.random_effects or one.group != column.candidates[0].group
             for column in self.model.columns
             for one in column.candidates
         )
