@@ -98,9 +98,9 @@ class HybridModel(TrainedModel):
 
     def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
         """Return what it answers of series."""
-        ahead = None if self.network is None else self
+        adjust = None if self.network is None else self.adjustments
         return answers_of(
-            self.structural, history=history, seed=seed, before=before, ahead=ahead
+            self.structural, history=history, seed=seed, before=before, adjust=adjust
         )
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
