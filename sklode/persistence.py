@@ -467,7 +467,7 @@ _RECORDS = (
     StructuralFit,
 )
 
-# What kinds, and parts of them, were called in format 13.
+# What kinds, and parts of them, were called in formats 13 and 14.
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Level": ("StructuralModel", {"company": "concurrent"}),
     "Component": ("Candidate", {"apart": "scale_spread"}),
@@ -476,6 +476,7 @@ _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Moves": ("LargestMoves", {}),
     "Stacking": ("NetworkWeights", {}),
     "FittedModel": ("LatentODEModel", {}),
+    "History": ("History", {"fills": "imputations", "blurs": "input_deviations"}),
     "AheadModel": ("AheadModel", {"level": "structural", "stacking": "weights"}),
 }
 

@@ -26,7 +26,7 @@ from sklode.structural.components.space import (
 )
 from sklode.structural.filter.system import FilterPass, Rule, States, System, Wanted
 from sklode.structural.rows import ChannelRows
-from sklode.structural.scaling import Scaling, Units
+from sklode.structural.scaling import Scaling, LocationScale
 
 FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
 # of the filter, that find the scale of each series
@@ -140,7 +140,7 @@ class Candidate(NamedTuple):
         scale = usual.scale * (scale / usual.scale) ** weight
         if effects.in_proportion:
             location = usual.location * scale / usual.scale
-        own = usual._replace(of_series=Units(location, scale))
+        own = usual._replace(of_series=LocationScale(location, scale))
         return self._replace(scaling=own)
 
     def measured(self, table: ChannelRows, span: float) -> tuple[Array, Array, Array]:
@@ -171,7 +171,7 @@ class Candidate(NamedTuple):
         # innovations in deviations have the mean square one if the scale is right; one
         # square more, of one, keeps that of few rows near what it was
         for _ in range(_PASSES):
-            own_units = usual._replace(of_series=Units(location, scale))
+            own_units = usual._replace(of_series=LocationScale(location, scale))
             found = self.model.filtered(space, own_units.rows(table))
             # v^2 / F is (v / F)^2 over 1 / F, which is 0 where nothing is observed
             inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1)

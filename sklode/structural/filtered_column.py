@@ -24,7 +24,7 @@ from sklode.structural.coupling.next_rows import MEMORIES
 from sklode.structural.filter.system import States
 from sklode.structural.predictive.limits import LargestMoves, Limits
 from sklode.structural.predictive.mixture import Mixture, Paths
-from sklode.structural.predictive.scale_by_lead import Widening
+from sklode.structural.predictive.scale_by_lead import VarianceInflation
 from sklode.structural.predictive.steps import Conditioned, UncertainX
 from sklode.structural.rows import ChannelRows, Rows
 from sklode.structural.scaling import Scaling
@@ -249,20 +249,22 @@ class FilteredColumn:
         return UncertainX(np.stack(added))
 
     @cached_property
-    def widenings(self) -> dict[int, Widening]:
+    def inflations(self) -> dict[int, VarianceInflation]:
         """How much wider than expected errors ahead were, by heaviest candidate."""
         return {
-            k: Widening.of(self.candidates[k], self.table.where(mine), self.span)
+            k: VarianceInflation.of(
+                self.candidates[k], self.table.where(mine), self.span
+            )
             for k, mine in self._by_heaviest(self.table)
         }
 
-    def inflated(self, asked: ChannelRows) -> Array:
+    def inflation(self, asked: ChannelRows) -> Array:
         """Return the factor of each row's standard deviation."""
         factors = np.ones(len(asked.times))
         ahead = asked.times - self.table.ends[asked.series]
         for k, mine in self._by_heaviest(asked):
-            if k in self.widenings:  # else of series without rows
-                factors[mine] = self.widenings[k].at(ahead[mine])
+            if k in self.inflations:  # else of series without rows
+                factors[mine] = self.inflations[k].at(ahead[mine])
         return factors
 
     def limits(

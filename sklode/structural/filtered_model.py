@@ -231,7 +231,7 @@ class FilteredModel:
         self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
     ) -> Array:
         """Return how many times as wide answers are as a channel expects."""
-        factor = self.columns[channel].inflated(asked)
+        factor = self.columns[channel].inflation(asked)
         if adjustment is None:
             return factor
         # a network's are as wide as its own errors were

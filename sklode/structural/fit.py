@@ -166,7 +166,7 @@ class _ColumnSearch:
             if self.seasons is None:
                 seasons = seasons_of(rows.table, periods, gap / unit)
             else:
-                seasons = Seasons(told=tuple(periods), clock={}, others={})
+                seasons = Seasons(named=tuple(periods), calendar={}, others={})
             return fit_candidates(
                 rows,
                 fine,

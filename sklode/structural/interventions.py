@@ -23,7 +23,7 @@ from sklode.structural.filter.system import Rule
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.rows import ChannelRows
 
-SPIKE, STEP, SLOPE = KINDS = range(3)
+OUTLIER, LEVEL_SHIFT, SLOPE_SHIFT = KINDS = range(3)
 _FALSE_ALARMS = 0.05  # of a series without shocks, by convention
 # times that hyperparameters are sought anew, as shocks
 # had inflated them, and shocks that are taken out before
@@ -33,7 +33,7 @@ _ROUNDS, _AT_ONCE = 10, 4
 _TURN = 1.5
 _NOTHING = math.log(1e-3)  # of what does not wander, in units of spread
 # rows from a shock of the trend to either end
-_FEWEST = {STEP: 2, SLOPE: 8}
+_FEWEST = {LEVEL_SHIFT: 2, SLOPE_SHIFT: 8}
 
 
 class Shock(NamedTuple):
@@ -122,7 +122,7 @@ def _proved_turn(
     A trend that wanders explains turns too, so that their scores are small.
     """
     plain, table = fitted.plain, fitted.table
-    turn = _largest(_still(plain), fitted.span, table, kinds=[SLOPE])
+    turn = _largest(_still(plain), fitted.span, table, kinds=[SLOPE_SHIFT])
     if turn.score < _least(table):
         return None
     rest = _Fitted.of(fit(_without(plain, table, turn)))
@@ -143,7 +143,7 @@ def _scored_again(shock: Shock, fitted: _Fitted) -> Shock:
     alone = _without(plain, fitted.table, opposite)
     sizes, scores = _scores(plain, fitted.span, alone)
     score = float(scores[shock.row, shock.kind])
-    if shock.kind == SLOPE:
+    if shock.kind == SLOPE_SHIFT:
         score = max(score, shock.score)
     return shock._replace(size=float(sizes[shock.row, shock.kind]), score=score)
 
@@ -219,9 +219,9 @@ def _without(candidate: Candidate, table: ChannelRows, shock: Shock) -> ChannelR
     rows = candidate.scaling.rows(table)
     values, size = rows.values.copy(), shock.size / candidate.scaling.alone(0).scale
     since = rows.times - rows.times[shock.row]
-    if shock.kind == SPIKE:
+    if shock.kind == OUTLIER:
         values[shock.row] -= size
-    elif shock.kind == STEP:
+    elif shock.kind == LEVEL_SHIFT:
         values[since >= 0] -= size
     else:
         values -= size * np.maximum(since, 0.0)

@@ -20,15 +20,15 @@ _LOWEST = 1e-9
 _TO_DEVIATION = 1.4826
 
 
-class Units(NamedTuple):
+class LocationScale(NamedTuple):
     """Location and scale of y, or of what it is linked to: units of the states."""
 
     location: Array  # (1,) of all series, or (series,), or (row,)
     scale: Array
 
-    def at(self, series: Numbers) -> Units:
+    def at(self, series: Numbers) -> LocationScale:
         """Return those of rows of some series, (row,)."""
-        return Units(self.location[series], self.scale[series])
+        return LocationScale(self.location[series], self.scale[series])
 
 
 class RandomEffects(NamedTuple):
@@ -46,16 +46,16 @@ class Scaling(NamedTuple):
     scale: float = 1.0
     link: Link = IDENTITY
     random_effects: RandomEffects | None = None  # None: all series share one
-    of_series: Units | None = None  # each one's own, see `Candidate.own`
+    of_series: LocationScale | None = None  # each one's own, see `Candidate.own`
     smearing: float = 1.0  # from medians to what can be summed, see `smearing_factor`
     error: float = 0.0  # the usual one of measurement, in units of the states
 
     @property
-    def units(self) -> Units:
+    def units(self) -> LocationScale:
         """Location and scale of each series, or of all."""
         if self.of_series is not None:
             return self.of_series
-        return Units(np.array([self.location]), np.array([self.scale]))
+        return LocationScale(np.array([self.location]), np.array([self.scale]))
 
     def at(self, series: Numbers) -> Scaling:
         """Return it with the location and scale of each row, of some series."""

@@ -59,7 +59,7 @@ class Unknown:
     def seen(self) -> History:
         """The history with X filled."""
         filled = self.filled(self._history.given)
-        return replace(self._history, fills=filled.controls)
+        return replace(self._history, imputations=filled.controls)
 
     def learned(self, model: StructuralModel) -> History:
         """Return what is `seen`, with y as uncertain as X makes it, says a model."""
@@ -79,9 +79,9 @@ class Unknown:
         n_channels = given.values.shape[1]
         # what unknown X adds to a variance is that of an error of measurement
         wide, narrow = variances(given), variances(history.rows)
-        blurs = np.zeros(given.values.shape)
-        blurs[where] = np.sqrt(np.maximum(wide - narrow, 0.0))
-        return replace(history, blurs=blurs)
+        deviations = np.zeros(given.values.shape)
+        deviations[where] = np.sqrt(np.maximum(wide - narrow, 0.0))
+        return replace(history, input_deviations=deviations)
 
     def changes(
         self, model: StructuralModel, asked: Asked, n: int | None

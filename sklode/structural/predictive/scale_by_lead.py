@@ -34,14 +34,16 @@ _CHANCE = 1.2
 _OPTIMISM = 1.1
 
 
-class Widening(NamedTuple):
+class VarianceInflation(NamedTuple):
     """Factors of standard deviations by the time ahead, at least one."""
 
     leads: Array  # (lead,), in usual gaps, increasing
     factors: Array  # (lead,)
 
     @classmethod
-    def of(cls, candidate: Candidate, table: ChannelRows, span: float) -> Widening:
+    def of(
+        cls, candidate: Candidate, table: ChannelRows, span: float
+    ) -> VarianceInflation:
         """Measure it by the errors ahead that a candidate made at its last rows."""
         filled = np.flatnonzero(table.lengths > _BURNT + 1)
         if not len(filled):

@@ -53,8 +53,8 @@ _LOGARITHMS = 8
 # share of the values that a logarithm may have
 MOST_ZEROS = 0.1
 _VELOCITY = [PLACE[name] for name in ("velocity", "velocity memory")]
-# unless forecasts' errors without that rule are less than this part
-_ALIKE, _BELIEVED = 0.01, 0.95
+# unless errors without that rule are less than this part
+_ALIKE, _BETTER = 0.01, 0.95
 # standard deviations that gains of rows in sum are beyond chance
 _PROVED = 2.0
 # logarithms less probable than the best form: left out
@@ -105,7 +105,9 @@ def fit_candidates(
             read_by_search(fine), span=span, seasons=seasons, link=link, bounds=bounds
         )
         near = [estimator.settled(most_probable_of(near))]
-    near = _believing(estimator, found if fine is None else near, near) or near
+    near = (
+        _non_robust_variants(estimator, found if fine is None else near, near) or near
+    )
     n_sought = max(len(estimator.sample.values), 1)
     if n_judged > _MANY:
         # so many leave little to average over
@@ -171,7 +173,7 @@ class _Search:
 
     def hypotheses(self, logarithm: str | bool, may_link: bool) -> list[Hypothesis]:
         """Return forms with their most probable hyperparameters."""
-        plain = Form(self.seasons.told, logarithm is True, gap=self.gap)
+        plain = Form(self.seasons.named, logarithm is True, gap=self.gap)
         found = self.grown(self.estimator.most_probable(plain))
         if logarithm is True:
             return found
@@ -223,7 +225,7 @@ class _Search:
     def with_more_seasons(self, hypothesis: Hypothesis) -> list[Hypothesis]:
         """Return a hypothesis with each of the next seasons, and with all peaks."""
         form, start = hypothesis.candidate.model.form, hypothesis.candidate.model.theta
-        clock = [p for p in self.seasons.clock if p not in form.periods]
+        clock = [p for p in self.seasons.calendar if p not in form.periods]
         others = [p for p in self.seasons.others if p not in form.periods]
         parts: list[tuple[float, ...]] = [(p,) for p in clock + others[:_AT_ONCE]]
         if len(others) > 1:
@@ -269,7 +271,7 @@ class _Search:
         return [hypothesis]
 
 
-def _believing(
+def _non_robust_variants(
     estimator: Estimator, found: list[Hypothesis], near: list[Hypothesis]
 ) -> list[Hypothesis]:
     """Return candidates to which no innovation is an error, if that is better.
@@ -282,15 +284,15 @@ def _believing(
     else:
         plain = near
     best = most_probable_of(plain)
-    believing = _non_robust(best.candidate)
+    non_robust = _non_robust(best.candidate)
     usual = estimator.errors(best.candidate, best.estimate)
-    errors = estimator.errors(believing, best.estimate)
+    errors = estimator.errors(non_robust, best.estimate)
     gains = usual - errors
     # where nothing was disbelieved shortly before, both agree
     differ = np.abs(gains) > _ALIKE * usual
     # by more than one row: of gains of chance, their squares add up to the variance
     is_proved = gains.sum() > _PROVED * math.sqrt(gains @ gains)
-    is_better = errors[differ].sum() < _BELIEVED * usual[differ].sum()
+    is_better = errors[differ].sum() < _BETTER * usual[differ].sum()
     if not (is_proved and is_better):
         return []
     if all(best is not c for c in near):
