@@ -180,7 +180,7 @@ class History:
                 left_out=left_out,
                 n_seen=n_known,
             )
-        # imputations and input_deviations are of the rows before: a model finds them anew
+        # what X may be is of the rows before: a model finds it anew
         return replace(
             self,
             given=rows,

@@ -26,7 +26,7 @@ from sklode.structural.components.space import (
 )
 from sklode.structural.filter.system import FilterPass, Rule, States, System, Wanted
 from sklode.structural.rows import ChannelRows
-from sklode.structural.scaling import Scaling, LocationScale
+from sklode.structural.scaling import LocationScale, Scaling
 
 FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
 # of the filter, that find the scale of each series

@@ -145,18 +145,13 @@ class Estimator:
             # nothing tells of the level at first rows
             theta[PLACE["constant"]] = math.log(VAGUE)
             free[PLACE["constant"]] = False
-        own = units.own(sample, span).scaling
-        errors = own.rows(sample).errors
-        each = own.at(sample.series).units
-        scaled = (own.link.of(sample.values) - each.location) / each.scale
-        table = sample._replace(values=scaled, errors=errors)
-        table = self._left(table, estimate, self._sought)
+        rows = units.own(sample, span).scaling.rows(sample)
+        left = self._left(rows, estimate, self._sought)
         model = units.model._replace(form=form, theta=theta)
-        posterior = Posterior(model, free, table, span)
+        posterior = Posterior(model, free, left, span)
         model, _ = posterior.fit()
-        candidate = units._replace(
-            model=model, scaling=units.scaling._replace(error=usual_error(errors))
-        )
+        scaling = units.scaling._replace(error=usual_error(rows.errors))
+        candidate = units._replace(model=model, scaling=scaling)
         candidate, loss = self._judged(candidate, estimate)
         # minus the log posterior: likelihood, prior of hyperparameters, of seasons and
         # of effects
