@@ -158,10 +158,10 @@ class FilteredModel:
         design, rows, changes = self.model.design, self.observations, None
         inputs = design.inputs_of(ticks, known, place, seen=rows, series=series)
         for effect, columns in places(design.effects).items():
-            if not effect.delay:
+            if not effect.is_delayed:
                 continue
-            channel = effect.column - known.controls.shape[1]
-            before = ticks - round(effect.delay * design.unit)
+            channel = effect.basis.first - known.controls.shape[1]
+            before = ticks - round(effect.lag.time * design.unit)
             times, own = design.times(rows, series, before), np.array(columns)
             is_late = times > self.columns[channel].table.ends[series]
             # by series, then by time, as tables of rows are
@@ -182,7 +182,9 @@ class FilteredModel:
                 n_series=len(rows.keys),
             )
             values = self._ahead(channel, asked, n, seed)
-            made = effect.at(design.standard(values.ravel(), effect.column))
+            first = effect.basis.first
+            raw, columns_read = values.reshape(-1, 1), slice(first, first + 1)
+            made = effect.at(design.standard(raw, columns_read))
             made = made.reshape(*values.shape, -1)
             # the first column of inputs is the clock; the first path is the forecast
             inputs[np.ix_(late, 1 + own)] = made[0]

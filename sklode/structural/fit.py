@@ -79,7 +79,8 @@ def fit_model(
         ).candidates(gaps[column])
         for column, table in enumerate(tables)
     ]
-    effects = sorted({effect for each in found for _, own in each for effect in own})
+    several = {effect for each in found for _, own in each for effect in own}
+    effects = sorted(several, key=lambda effect: effect.order)
     if effects:
         # which the tables then have columns for
         design = replace(design, effects=tuple(effects))
@@ -193,7 +194,7 @@ class _ColumnSearch:
         inputs = Inputs(
             read=design.read(rows),
             n_controls=n_controls,
-            clock=design.clock(rows.ticks, rows.like),
+            features=design.features(rows.ticks, rows.like),
             n_days=round(days[1] / days[0]) if days else 0,
             rows=np.flatnonzero(~np.isnan(rows.values[:, self.column])),
             has_month=has_month,

@@ -51,7 +51,7 @@ def stamps(hours: np.ndarray) -> pd.DatetimeIndex:
 
 
 def delays(found: StructuralModel) -> list[float]:
-    return [effect.delay for effect in found.design.effects if effect.delay]
+    return [e.lag.time for e in found.design.effects if e.is_delayed]
 
 
 @pytest.fixture(scope="module")
