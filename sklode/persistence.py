@@ -43,8 +43,9 @@ from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import FEWEST_HARMONICS, Candidate, Model
 from sklode.structural.components.space import Form
-from sklode.structural.coupling.contemporaneous import Concurrent
-from sklode.structural.coupling.next_rows import CrossChannel
+from sklode.structural.coupling.coupling import Coupling
+from sklode.structural.coupling.next_rows import NextRows
+from sklode.structural.coupling.same_time import SameTime
 from sklode.structural.design import Design
 from sklode.structural.effects import basis, lags, modulation
 from sklode.structural.effects.effect import Effect
@@ -439,8 +440,8 @@ def _structural_model_14(
     bounds: Array,
     steps: Array,
     moves: list[LargestMoves],
-    cross: CrossChannel,
-    concurrent: Concurrent,
+    cross: NextRows,
+    concurrent: SameTime,
     control_location: Array,
     control_scale: Array,
     effects: list[Effect],
@@ -456,8 +457,7 @@ def _structural_model_14(
             **design,
         ),
         columns=[ColumnModel(*parts) for parts in each],
-        cross=cross,
-        concurrent=concurrent,
+        coupling=Coupling(same_time=concurrent, next_rows=cross),
     )
 
 
@@ -505,8 +505,9 @@ _RECORDS = (
     modulation.Day,
     modulation.Month,
     modulation.NamedDays,
-    CrossChannel,
-    Concurrent,
+    Coupling,
+    NextRows,
+    SameTime,
     LargestMoves,
     Link,
     Calendar,
@@ -517,8 +518,10 @@ _RECORDS = (
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Level": ("StructuralModel", {"company": "concurrent"}),
     "Component": ("Candidate", {"apart": "scale_spread"}),
-    "Cross": ("CrossChannel", {}),
-    "Company": ("Concurrent", {}),
+    "Cross": ("NextRows", {}),
+    "CrossChannel": ("NextRows", {}),
+    "Company": ("SameTime", {}),
+    "Concurrent": ("SameTime", {}),
     "Moves": ("LargestMoves", {}),
     "Stacking": ("NetworkWeights", {}),
     "FittedModel": ("LatentODEModel", {}),

@@ -158,10 +158,8 @@ class StructuralAnswers:
         ]
         scale = float(np.median(candidate.scaling.units.scale))
         link = candidate.scaling.link
-        is_told = (
-            self.model.cross.weights[:, :, place].any()
-            or self.model.concurrent.weights[:, :, place].any()
-            or any(effect.is_delayed for effect in effects)
+        is_told = self.model.coupling.moves(place) or any(
+            effect.is_delayed for effect in effects
         )
         return [
             {

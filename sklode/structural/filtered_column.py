@@ -19,8 +19,6 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import Link
 from sklode.structural.candidates import Candidate, kalman, kalman_back
 from sklode.structural.components.space import StateSpace
-from sklode.structural.coupling.contemporaneous import Told
-from sklode.structural.coupling.next_rows import MEMORIES
 from sklode.structural.filter.system import States
 from sklode.structural.predictive.limits import LargestMoves, Limits
 from sklode.structural.predictive.mixture import Mixture, Paths
@@ -30,6 +28,8 @@ from sklode.structural.rows import ChannelRows, Rows
 from sklode.structural.scaling import Scaling
 from sklode.structural.search.groups import weights_of
 
+# how long innovations last that are added up, in usual gaps; the first: the last row
+MEMORIES = 1e-6, 2.0, 10.0
 # none are asked for, see `filter.backward.smooth_rows`
 NO_SHOCKS = np.zeros((0, 3, 2))
 
@@ -38,7 +38,8 @@ NO_SHOCKS = np.zeros((0, 3, 2))
 class FilteredColumn:
     """A column's candidates, its rows, and the states of series after these."""
 
-    candidates: list[Candidate]
+    usual: list[Candidate]  # of a usual series
+    candidates: list[Candidate]  # of each series
     weights: Array  # (candidate, series), zero of series that one is not for
     table: ChannelRows
     span: float
@@ -58,6 +59,7 @@ class FilteredColumn:
         ]
         spaces = [candidate.model.space(span) for candidate in own]
         nothing = cls(
+            usual=candidates,
             candidates=own,
             weights=weights,
             table=table.where(slice(0)),
@@ -80,7 +82,7 @@ class FilteredColumn:
         own = [one for one in self.candidates if one.group == kind]
         return max(own, key=lambda one: one.weight)
 
-    def _by_heaviest(self, rows: ChannelRows) -> Iterator[tuple[int, Rows]]:
+    def by_heaviest(self, rows: ChannelRows) -> Iterator[tuple[int, Rows]]:
         """Yield candidates with those of some rows whose series' heaviest they are."""
         own = self.heaviest[rows.series]
         some = np.unique(own).tolist()
@@ -132,7 +134,7 @@ class FilteredColumn:
     def in_units(self, rows: ChannelRows) -> ChannelRows:
         """Return rows in the units of the states of their series."""
         values = rows.values.copy()
-        for k, mine in self._by_heaviest(rows):
+        for k, mine in self.by_heaviest(rows):
             values[mine] = self.candidates[k].scaling.rows(rows.where(mine)).values
         return rows._replace(values=values)
 
@@ -146,7 +148,7 @@ class FilteredColumn:
         """Return its signal and variance, had it these rows, in those units."""
         signal, variance = np.zeros((2, len(asked.times)))
         had = replace(self, table=rows)
-        for k, mine in self._by_heaviest(asked):
+        for k, mine in self.by_heaviest(asked):
             candidate = self.candidates[k]
             # rows are in states' units already: as a candidate that leaves them so
             plain = candidate._replace(scaling=Scaling())
@@ -222,13 +224,17 @@ class FilteredColumn:
                 found[:, k, is_past] = _stacked(signal, variance)
         return found
 
-    def conditioned(self, told: Told, asked: ChannelRows) -> Conditioned:
-        """Return the step by which other columns move its signals, see `Told`."""
+    def conditioned(
+        self, asked: ChannelRows, shift: Array, middle: Array, factor: Array
+    ) -> Conditioned:
+        """Return the step by which others ``shift`` its signals.
+
+        These have ``factor`` of their distance from a ``middle``. All are (row,), shift
+        and middle in units of the states.
+        """
         location, scale = self._units(asked)
         return Conditioned(
-            shift=scale * told.shift,
-            middle=location + scale * told.middle,
-            factor=told.narrower,
+            shift=scale * shift, middle=location + scale * middle, factor=factor
         )
 
     def _added(self, k: int, rows: ChannelRows, changes: Array) -> Array:
@@ -255,14 +261,14 @@ class FilteredColumn:
             k: VarianceInflation.of(
                 self.candidates[k], self.table.where(mine), self.span
             )
-            for k, mine in self._by_heaviest(self.table)
+            for k, mine in self.by_heaviest(self.table)
         }
 
     def inflation(self, asked: ChannelRows) -> Array:
         """Return the factor of each row's standard deviation."""
         factors = np.ones(len(asked.times))
         ahead = asked.times - self.table.ends[asked.series]
-        for k, mine in self._by_heaviest(asked):
+        for k, mine in self.by_heaviest(asked):
             if k in self.inflations:  # else of series without rows
                 factors[mine] = self.inflations[k].at(ahead[mine])
         return factors
@@ -273,7 +279,7 @@ class FilteredColumn:
         """Return what answers stay within, see `Limits.of`."""
         heaviest = [
             (self.candidates[k], self.states[k], mine)
-            for k, mine in self._by_heaviest(asked)
+            for k, mine in self.by_heaviest(asked)
         ]
         return Limits.of(
             self.table,
@@ -297,7 +303,7 @@ class FilteredColumn:
 
     def parts(self, asked: ChannelRows) -> Iterator[tuple[Candidate, Rows, Array]]:
         """Yield heaviest candidates, their rows, and parts there, (row, part)."""
-        for k, mine in self._by_heaviest(asked):
+        for k, mine in self.by_heaviest(asked):
             candidate, own = self.candidates[k], asked.where(mine)
             parts = candidate.model.space(self.span).parts
             signal, _ = self._smoothed(candidate, own, parts)
@@ -308,7 +314,7 @@ class FilteredColumn:
         shape = n, len(asked.times)
         component = np.zeros(shape, np.int64)
         signal, noise = np.zeros((2, *shape))
-        for _, rows in self._by_heaviest(asked):
+        for _, rows in self.by_heaviest(asked):
             rng = np.random.default_rng(seed)
             queries = np.arange(len(asked.times))[rows]
             own = asked.where(rows)

@@ -14,7 +14,6 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.history import Asked
 from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
-from sklode.structural.coupling.contemporaneous import Told
 from sklode.structural.effects.effect import places
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import StructuralModel
@@ -125,9 +124,9 @@ class FilteredModel:
         """
         own, model = self.columns[column], self.model.columns[column]
         steps: list[Step] = []
-        told = self._told(column, asked)
-        if told is not None:
-            steps.append(own.conditioned(told, asked))
+        conditioned = self.model.coupling.conditioned(self.columns, column, asked)
+        if conditioned is not None:
+            steps.append(conditioned)
         steps.append(Inflated(self._factor(column, asked, adjustment)))
         if asked.changes is not None:
             steps.append(own.uncertain_X(asked, asked.changes))
@@ -238,20 +237,6 @@ class FilteredModel:
             return factor
         # a network's are as wide as its own errors were
         return np.where(adjustment.weight > 0, 1.0, factor)
-
-    def _told(self, channel: int, asked: ChannelRows) -> Told | None:
-        """Return what other channels add, in gaps and at ends or else later."""
-        told = self.model.concurrent.told(self.columns, channel, asked)
-        if told is not None or not self.model.cross.weights[:, :, channel].any():
-            return told
-        # next rows come after the last row of any channel
-        ends = np.max([one.table.ends for one in self.columns], axis=0)
-        ends = np.maximum(ends, 0.0)
-        sums = np.stack([one.sums_at(ends) for one in self.columns], axis=1)
-        ahead = asked.times - ends[asked.series]
-        shift = self.model.cross.shift(channel, sums[asked.series], ahead)
-        nothing, as_wide = np.zeros_like(shift), np.ones_like(shift)
-        return Told(shift=shift, middle=nothing, narrower=as_wide)
 
 
 def _rows_after(seen: Observations, now: Observations) -> Flags | None:

@@ -18,9 +18,8 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import day_and_week
 from sklode.structural.candidates import Candidate, heaviest_of_each
-from sklode.structural.coupling.contemporaneous import Concurrent
+from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.coupling.delays import MOST_CHANNELS, likely_delays
-from sklode.structural.coupling.next_rows import CrossChannel
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import Inputs
@@ -100,18 +99,15 @@ def fit_model(
             zip(found, tables, spans, strict=True)
         )
     ]
-    candidates = [column.candidates for column in columns]
-    # what columns tell of each other is asked of the heaviest candidates alone
-    likely = [
-        FilteredColumn.of(heaviest_of_each(one), table, span)
-        for one, table, span in zip(candidates, tables, spans, strict=True)
-    ]
-    return StructuralModel(
-        design=design,
-        columns=columns,
-        cross=CrossChannel.fit(candidates, spans, tables),
-        concurrent=Concurrent.fit(likely),
-    )
+    coupling = Coupling.none(n)
+    if n > 1:
+        # what columns tell of each other is asked of the heaviest candidates alone
+        likely = [
+            FilteredColumn.of(heaviest_of_each(column.candidates), table, column.span)
+            for column, table in zip(columns, tables, strict=True)
+        ]
+        coupling = Coupling.fit(likely)
+    return StructuralModel(design=design, columns=columns, coupling=coupling)
 
 
 def _design_without_effects(observations: Observations, known: Known) -> Design:
