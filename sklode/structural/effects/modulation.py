@@ -46,9 +46,9 @@ class Always:
     n_columns = 1
     is_shape = False
 
-    def of(self, columns: Array, features: CalendarFeatures) -> Array:
-        """Return columns as they are."""
-        return columns
+    def of(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+        """Return columns of a size, which do not change."""
+        return size * columns
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
@@ -75,13 +75,14 @@ class Day:
         """Number of its columns: a cosine and a sine of each harmonic, and a mean."""
         return 2 * self.harmonics + self.has_mean
 
-    def of(self, columns: Array, features: CalendarFeatures) -> Array:
+    def of(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times each of the shape's."""
         if self.days:
             is_own = np.isin(features.day_of_week, self.days)
             columns = columns * is_own[:, None]
         passed = features.share_of_day
-        return _product(columns, _shape(passed, self.harmonics, self.has_mean))
+        shape = _shape(passed, self.harmonics, size=size, has_mean=self.has_mean)
+        return _product(columns, shape)
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
@@ -108,10 +109,10 @@ class Month:
         """Number of its columns: a cosine and a sine of each harmonic."""
         return 2 * self.harmonics
 
-    def of(self, columns: Array, features: CalendarFeatures) -> Array:
+    def of(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times each of the shape's."""
         passed = features.share_of_month
-        return _product(columns, _shape(passed, self.harmonics, has_mean=False))
+        return _product(columns, _shape(passed, self.harmonics, size=size))
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
@@ -137,14 +138,14 @@ class NamedDays:
         """Number of its columns."""
         return (1 + self.kinds) * (3 if self.sides else 1)
 
-    def of(self, columns: Array, features: CalendarFeatures) -> Array:
+    def of(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one of all named days, and one of each kind."""
         names = np.arange(1, self.kinds + 1)
         found = []
         for day in range(3 if self.sides else 1):
             kind = features.named[:, [day]]
             found += [kind > 0, _OWN * (kind == names)]
-        return _product(columns, np.hstack(found))
+        return _product(columns, size * np.hstack(found))
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
@@ -164,7 +165,9 @@ def _product(columns: Array, shape: Array) -> Array:
     return (columns[:, :, None] * shape[:, None]).reshape(len(shape), -1)
 
 
-def _shape(passed: Array, harmonics: int, has_mean: bool) -> Array:
+def _shape(
+    passed: Array, harmonics: int, size: float, has_mean: bool = False
+) -> Array:
     """Return the harmonics of a share of a day or month, (row, coefficient).
 
     The higher a harmonic, the less it is expected to add: its variance falls as 1 / k,
@@ -178,4 +181,4 @@ def _shape(passed: Array, harmonics: int, has_mean: bool) -> Array:
         found.append(np.ones((len(passed), 1)))
     # as cos^2 + sin^2 = 1, the harmonics have the variance sum 1 / k at any time
     deviation = math.sqrt((1 / k).sum())
-    return np.hstack(found) / deviation
+    return np.hstack(found) * (size / deviation)

@@ -1,0 +1,195 @@
+r"""The deviation: an Ornstein-Uhlenbeck process, or a smooth one that a velocity moves.
+
+.. math:: dx = -x / m\,dt + \ldots; \quad dx = (v - x / m)\,dt, \quad dv = -v / k\,dt + \ldots
+
+The second is autoregression of order two in continuous time (Jones 1981). Tested in
+tests/structural/test_components.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sklode.data.arrays import Array
+from sklode.structural.components.block import Block, BlockSlopes
+
+PRIORS = {
+    "OU": (0.2, 1.0, 0.3),  # of an Ornstein-Uhlenbeck process, in units of the spread
+    "OU memory": (4.0, 1.0, 5.0),
+}
+# of a velocity that moves the deviation: what it adds there, and its memory. Of six
+# settings that were compared on the developers' windows all lay within 2 %
+PRIORS_OF_VELOCITY = {"velocity": (0.3, 1.5, 0.3), "velocity memory": (2.0, 1.0, 2.0)}
+# what an OU process keeps at least: a smaller one would divide by zero
+LEAST_KEPT = 1e-130
+_VELOCITY, _OWN = range(2)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """An Ornstein-Uhlenbeck process: what differs from the trend, and returns to it."""
+
+    names = "OU", "OU memory"
+    n_states = 1
+    links = ()
+    pairs = ()
+
+    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
+        """Return T and Q: of variance s^2 k is kept, and s^2 (1 - k^2) is added."""
+        block = Block.of(self, gaps)
+        kept = np.maximum(np.exp(-gaps / sizes[1]), LEAST_KEPT)
+        block.decay[:, 0] = kept
+        block.added[:, 0] = sizes[0] ** 2 * (1 - kept * kept)
+        return block
+
+    def start(self, sizes: Array, span: float, before: float) -> Array:
+        """Return its covariance in the long run."""
+        return np.array([[sizes[0] ** 2]])
+
+    def slopes(
+        self, sizes: Array, span: float, gaps: Array, block: Block, of: BlockSlopes
+    ) -> Array:
+        """Return the loss's slopes in the logarithms of its hyperparameters."""
+        size, memory = sizes[0] ** 2, sizes[1]
+        kept, x, of_added = block.decay[:, 0], gaps / memory, of.added[:, 0]
+        of_size = of_added @ (1 - kept * kept) + of.start[0, 0]
+        of_memory = of.decay[:, 0] @ x - 2 * size * of_added @ (kept * kept * x)
+        return np.array([2 * size * of_size, of_memory])
+
+    def design(self, n_rows: int) -> Array:
+        """Return how its states add up to an observation, (row, state)."""
+        return np.ones((n_rows, 1))
+
+
+@dataclass(frozen=True)
+class SmoothDeviation:
+    """An Ornstein-Uhlenbeck process that a velocity moves: it wanders smoothly."""
+
+    names = "velocity", "velocity memory", "OU", "OU memory"
+    n_states = 2
+    links = ((_OWN, _VELOCITY, True),)
+    pairs = ((_OWN, _VELOCITY),)
+
+    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
+        """Return T and Q; the velocity counts by the variance that it adds."""
+        block = Block.of(self, gaps)
+        smooth, ou = sizes[0] ** 2, sizes[2] ** 2
+        kept = np.maximum(np.exp(-gaps / sizes[3]), LEAST_KEPT)
+        reach, own, both, whole = _driven(gaps, 1 / sizes[1], 1 / sizes[3])
+        block.decay[:, _VELOCITY] = np.exp(-gaps / sizes[1])
+        block.decay[:, _OWN] = kept
+        block.moves[:, 0] = reach / kept
+        block.added[:, _VELOCITY] = smooth * own
+        block.added[:, _OWN] = ou * (1 - kept * kept) + smooth * whole
+        block.both[:, 0] = smooth * both
+        return block
+
+    def start(self, sizes: Array, span: float, before: float) -> Array:
+        """Return its covariance in the long run."""
+        smooth, a, b = sizes[0] ** 2, 1 / sizes[1], 1 / sizes[3]
+        # x' = v - b x of a process x of variance one, with rates a and b, has the
+        # variance a b, and no covariance with x: v has b (a + b), and b with x
+        shared = smooth * b
+        return np.array([[shared * (a + b), shared], [shared, sizes[2] ** 2 + smooth]])
+
+    def slopes(
+        self, sizes: Array, span: float, gaps: Array, block: Block, of: BlockSlopes
+    ) -> Array:
+        """Return the loss's slopes in the logarithms of its hyperparameters.
+
+        Q is S - T S T', with S the covariance in the long run: product by product.
+        """
+        a, b = 1 / sizes[1], 1 / sizes[3]
+        smooth, ou = sizes[0] ** 2, sizes[2] ** 2
+        reach, own, both, whole = _driven(gaps, a, b)
+        left, kept = np.exp(-a * gaps), block.decay[:, _OWN]
+        of_velocity, of_own, of_both = of.added[:, 0], of.added[:, 1], of.both[:, 0]
+        # E has the reach over what is kept
+        of_reach = of.moves[:, 0] / kept
+        of_kept = of.decay[:, _OWN] - of.moves[:, 0] * block.moves[:, 0]
+        by_a, by_b = _reach_by_rates(gaps, a, b, reach, left)
+        # ``_a`` and ``_b`` are derivatives in the rates
+        var, cov, var_a, var_b = b * (a + b), b, b, a + 2 * b
+        kept = np.exp(-b * gaps)
+        own_a = var_a * (1 - left * left) + 2 * gaps * left * left * var
+        own_b = var_b * (1 - left * left)
+        both_a = gaps * left * (reach * var + kept * cov)
+        both_a -= left * (by_a * var + reach * var_a)
+        both_b = 1 - left * (by_b * var + reach * var_b - gaps * kept * cov + kept)
+        whole_a = -reach * (2 * by_a * var + reach * var_a) - 2 * by_a * kept * cov
+        whole_b = -reach * (2 * by_b * var + reach * var_b)
+        whole_b -= 2 * kept * (by_b * cov + reach - gaps * reach * cov)
+        whole_b += 2 * gaps * kept * kept
+        of_a = of_velocity @ own_a + of_both @ both_a + of_own @ whole_a
+        of_b = of_velocity @ own_b + of_both @ both_b + of_own @ whole_b
+        # at the start
+        (own_start, with_own), (_, of_start) = of.start
+        of_a += var_a * own_start
+        of_b += var_b * own_start + 2 * with_own
+        of_smooth = of_velocity @ own + of_both @ both + of_own @ whole
+        of_smooth += var * own_start + 2 * cov * with_own + of_start
+        of_ou = of_own @ (1 - kept * kept) + of_start
+        # of a rate a = 1 / m, d a / d log m = -a; the decays are exp(-a t)
+        of_a = smooth * of_a + of_reach @ by_a
+        of_b = smooth * of_b + of_reach @ by_b
+        of_b += 2 * ou * of_own @ (gaps * kept * kept)
+        of_a -= of.decay[:, _VELOCITY] @ gaps
+        of_b -= of_kept @ gaps
+        return np.array([2 * smooth * of_smooth, -a * of_a, 2 * ou * of_ou, -b * of_b])
+
+    def design(self, n_rows: int) -> Array:
+        """Return how its states add up to an observation, (row, state)."""
+        return np.tile([0.0, 1.0], (n_rows, 1))
+
+
+def _driven(gaps: Array, a: float, b: float) -> tuple[Array, Array, Array, Array]:
+    """Return how an OU process of rate b follows a velocity of rate a over gaps.
+
+    First what one of the velocity adds to it; then what a gap adds to the variance of
+    the velocity, to their covariance and to the process' variance, which is 1 in the
+    long run.
+    """
+    # (exp(-b t) - exp(-a t)) / (a - b), t the gap: the slower rate is taken out, so
+    # that rates alike do not cancel
+    y = abs(a - b) * gaps
+    whole_y = np.where(y > 0, y, 1.0)
+    share = np.where(y > 0, -np.expm1(-y) / whole_y, 1.0)
+    reach = np.exp(-min(a, b) * gaps) * gaps * share
+    # of the velocity, and of both, in the long run, where the process has variance 1;
+    # with S the covariance there, Q = S - T S T'
+    var, cov = b * (a + b), b
+    left, kept = np.exp(-a * gaps), np.exp(-b * gaps)
+    own = var * (1 - left * left)
+    both = cov - left * (reach * var + kept * cov)
+    smooth = 1 - reach * reach * var - 2 * reach * kept * cov - kept * kept
+    # a series in the gap where near numbers would cancel
+    is_near = max(a, b) * gaps < 1e-3
+    near_own = 2 * a * gaps * (1 - a * gaps) * var
+    near_both = a * gaps**2 * (1 - (3 * a + b) * gaps / 3) * var
+    near_smooth = 2 * a * gaps**3 * (1 / 3 - (a + b) * gaps / 4) * var
+    return (
+        reach,
+        np.where(is_near, near_own, own),
+        np.where(is_near, near_both, both),
+        np.where(is_near, near_smooth, smooth),
+    )
+
+
+def _reach_by_rates(
+    gaps: Array, a: float, b: float, reach: Array, left: Array
+) -> tuple[Array, Array]:
+    """Return the derivatives of the reach in both rates."""
+    # reach is exp(-(a + b) gap / 2) gap sinh(z) / z
+    z = 0.5 * (a - b) * gaps
+    # d (sinh(z) / z) / dz by its series
+    bend = np.exp(-0.5 * (a + b) * gaps) * gaps**2 / 2 * (z / 3 + z**3 / 30)
+    is_near = np.abs(z) < 0.01
+    rate = (a - b) or 1.0
+    by_a = (gaps * left - reach) / rate
+    by_b = (reach - gaps * np.exp(-b * gaps)) / rate
+    return (
+        np.where(is_near, bend - gaps / 2 * reach, by_a),
+        np.where(is_near, -bend - gaps / 2 * reach, by_b),
+    )

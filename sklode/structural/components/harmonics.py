@@ -1,0 +1,84 @@
+"""A season: harmonics whose size and phase wander, and are remembered for a while.
+
+A harmonic's noise is the same in all directions: seen from a frame that turns with it,
+its two states are Ornstein-Uhlenbeck processes, and the design row has the cosine and
+the sine (Harvey 1989, section 2.3.4; Solin and Sarkka 2014). Tested in
+tests/structural/test_components.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sklode.data.arrays import Array
+from sklode.structural.components.block import Block, BlockSlopes
+
+# of a season's size, in units of the spread, and of how many periods it is remembered:
+# median, width of its prior, start of the search
+SIZE, PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Season:
+    """A season of a period, in units of time."""
+
+    period: float
+    gap: float  # the usual one of the column's own rows
+    most: int  # harmonics
+
+    names = "size", "memory"
+    links = ()
+    pairs = ()
+
+    @cached_property
+    def numbers(self) -> Array:
+        """Numbers of its harmonics, (harmonic,)."""
+        # stamps show no shorter wave than two of their gaps (Nyquist), but for rounding
+        most_shown = max(1, int(self.period / (2 * self.gap) + 0.25))
+        return np.arange(1.0, min(most_shown, self.most) + 1)
+
+    @property
+    def n_states(self) -> int:
+        """Number of its states, two a harmonic."""
+        return 2 * len(self.numbers)
+
+    @property
+    def frequencies(self) -> Array:
+        """Angular frequencies of its harmonics."""
+        return 2 * math.pi * self.numbers / self.period
+
+    @cached_property
+    def _shares(self) -> Array:
+        """The share of the season's variance that each state has."""
+        # the faster a wave, the less
+        shares = 1 / self.numbers / (1 / self.numbers).sum()
+        return np.repeat(shares, 2)
+
+    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
+        """Return T and Q: each state is an OU process."""
+        left = np.exp(-gaps / sizes[1])[:, None]
+        return Block(
+            decay=np.repeat(left, self.n_states, axis=1),
+            moves=np.zeros((len(gaps), 0)),
+            added=sizes[0] ** 2 * self._shares * (1 - left * left),
+            both=np.zeros((len(gaps), 0)),
+        )
+
+    def start(self, sizes: Array, span: float, before: float) -> Array:
+        """Return its covariance in the long run."""
+        return np.diag(sizes[0] ** 2 * self._shares)
+
+    def slopes(
+        self, sizes: Array, span: float, gaps: Array, block: Block, of: BlockSlopes
+    ) -> Array:
+        """Return the loss's slopes in the logarithms of size and memory."""
+        size, x = sizes[0] ** 2, gaps / sizes[1]
+        left = block.decay[:, 0]
+        of_added = of.added @ self._shares
+        of_size = of_added @ (1 - left * left) + np.diag(of.start) @ self._shares
+        of_memory = of.decay.sum(1) @ x - 2 * size * of_added @ (left * left * x)
+        return np.array([2 * size * of_size, of_memory])
