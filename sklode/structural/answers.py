@@ -20,7 +20,7 @@ from sklode.data.links import Link
 from sklode.data.observations import Observations
 from sklode.data.ticks import day_and_week, length_of_time
 from sklode.structural.candidates import Candidate
-from sklode.structural.components.space import MEMORIES_OF_SEASONS, PLACE
+from sklode.structural.components.space import PLACE
 from sklode.structural.effects.basis import Constant, Levels, OfColumn
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.lags import Delay, Memory
@@ -152,7 +152,7 @@ class StructuralAnswers:
         effects, theta = self._effects(candidate), model.theta
         memories = [
             *np.exp(theta[[PLACE["velocity memory"], PLACE["OU memory"]]]),
-            *np.exp(theta[MEMORIES_OF_SEASONS]),
+            *np.exp(theta[model.form.memories]),
             *(effect.lag.time for effect in effects),
             0.0,  # of the noise
         ]

@@ -17,7 +17,7 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import Link
-from sklode.structural.candidates import Candidate, kalman, kalman_back
+from sklode.structural.candidates import Candidate, backward, forward
 from sklode.structural.components.space import StateSpace
 from sklode.structural.filter.system import States
 from sklode.structural.predictive.limits import LargestMoves, Limits
@@ -31,7 +31,7 @@ from sklode.structural.search.groups import weights_of
 # how long innovations last that are added up, in usual gaps; the first: the last row
 MEMORIES = 1e-6, 2.0, 10.0
 # none are asked for, see `filter.backward.smooth_rows`
-NO_SHOCKS = np.zeros((0, 3, 2))
+NO_SHOCKS, NO_STATES = np.zeros((0, 0, 2)), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FilteredColumn:
             table=table.where(slice(0)),
             span=span,
             spaces=spaces,
-            states=[States.first(space, n) for space in spaces],
+            states=[States.first(space.start, n) for space in spaces],
             sums=np.zeros((n, len(MEMORIES))),
         )
         return nothing.continued(table)
@@ -362,12 +362,12 @@ class FilteredColumn:
         white = rng.standard_normal((len(a), n))
         states = a[:, None] + _root(P) @ white
         normals = rng.standard_normal((len(asked.times), *states.shape))
-        paths: Array = kalman().simulate_rows(
-            candidate.model.system(self.spaces[k], asked),
-            since=since,
+        paths: Array = forward().simulate_rows(
+            candidate.model.system(self.spaces[k], asked, since),
             states=states,
             jumps=np.zeros(len(asked.times)),
             normals=normals,
+            mixed=self.spaces[k].mixed,
         )
         return paths
 
@@ -390,8 +390,12 @@ class FilteredColumn:
         system = candidate.model.system(space, rows)
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
         normals = rng.standard_normal((len(rows.times), *states.shape))
-        paths = kalman().simulate_rows(
-            system, since=0.0, states=states, jumps=found.jumps, normals=normals
+        paths = forward().simulate_rows(
+            system,
+            states=states,
+            jumps=found.jumps,
+            normals=normals,
+            mixed=space.mixed,
         )
         known = found.inverse_F > 0
         # F less the signal's variance is that of the noise, of outliers a larger one
@@ -403,18 +407,19 @@ class FilteredColumn:
         # linear, and E(s | y - y+) is smoothed as a series y - y+ would be
         left = np.where(known[:, None], rows.values[:, None] - values, 0.0)
         # the only part is all states: its covariances with them are M
-        expected = kalman().filter_columns(
+        expected = forward().filter_columns(
             system,
             inverse_F=found.inverse_F,
             gains=np.ascontiguousarray(found.gains[:, 0]),
             values=left,
         )
-        more, _ = kalman_back().smooth_rows(
+        more, _ = backward().smooth_rows(
             system,
             v_F=(left - expected) * found.inverse_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,
             shocks=NO_SHOCKS,
+            shocked=NO_STATES,
         )
         paths += expected + more[:, 0]
         return paths[is_asked]
@@ -435,12 +440,13 @@ class FilteredColumn:
         space = spaces[leads[0]]
         states = States.of(np.stack([spaces[lead].start for lead in leads]))
         found = model.filtered(space, rows, parts=parts, states=states)
-        more, less = kalman_back().smooth_rows(
+        more, less = backward().smooth_rows(
             candidate.model.system(space, rows),
             v_F=found.v_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,
             shocks=NO_SHOCKS,
+            shocked=NO_STATES,
         )
         signal = found.signal + more[..., 0]
         variance = found.variance - less

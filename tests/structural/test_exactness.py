@@ -183,10 +183,10 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
     paths = kalman.simulate_rows(
         one.model.system(space, queries._replace(times=times)),
-        since=0.0,
         states=states,
         jumps=jumps,
         normals=normals,
+        mixed=space.mixed,
     )
     inputs = queries.inputs
     none = ChannelRows.of(np.zeros(0, int), np.zeros(0), 0.0, np.zeros((0, 3)), 1)

@@ -1,6 +1,7 @@
 r"""The deviation: an Ornstein-Uhlenbeck process, or a smooth one that a velocity moves.
 
-.. math:: dx = -x / m\,dt + \ldots; \quad dx = (v - x / m)\,dt, \quad dv = -v / k\,dt + \ldots
+.. math:: dx = -x / m\,dt + \ldots; \quad
+    dx = (v - x / m)\,dt, \quad dv = -v / k\,dt + \ldots
 
 The second is autoregression of order two in continuous time (Jones 1981). Tested in
 tests/structural/test_components.py.

@@ -3,7 +3,8 @@ r"""The trend: a level that wanders, with a constant slope and a velocity that r
 .. math:: d\mu = (\beta + v)\,dt + \sigma\,dW, \quad dv = -v / m\,dt + \ldots
 
 A local linear trend in continuous time (Harvey 1989, section 9.1), whose slope has a
-part that lasts and one that is forgotten. Tested in tests/structural/test_components.py.
+part that lasts and one that is forgotten. Tested in
+tests/structural/test_components.py.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class Trend:
         moved += of_first * later + with_level * (1 - kept - y * kept)
         slope = velocity * moved + of.moves[:, 1] @ (gone - left * x)
         slope += of.decay[:, _VELOCITY] @ x / memory
-        return [2 * velocity * size, memory * slope]
+        return [float(2 * velocity * size), float(memory * slope)]
 
     def design(self, n_rows: int) -> Array:
         """Return how its states add up to an observation, (row, state)."""

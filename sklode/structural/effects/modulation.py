@@ -165,9 +165,7 @@ def _product(columns: Array, shape: Array) -> Array:
     return (columns[:, :, None] * shape[:, None]).reshape(len(shape), -1)
 
 
-def _shape(
-    passed: Array, harmonics: int, size: float, has_mean: bool = False
-) -> Array:
+def _shape(passed: Array, harmonics: int, size: float, has_mean: bool = False) -> Array:
     """Return the harmonics of a share of a day or month, (row, coefficient).
 
     The higher a harmonic, the less it is expected to add: its variance falls as 1 / k,

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.structural.candidates import Candidate, kalman
+from sklode.structural.candidates import Candidate, forward
 from sklode.structural.effects.effect import Effect
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.lags import NOW, Memory
@@ -76,7 +76,7 @@ class EffectJudge:
     def _surprise(self, columns: Array) -> list[Array]:
         """Return what is not expected of columns, in deviations, by fold."""
         columns = np.ascontiguousarray(columns)
-        expected = kalman().filter_columns(
+        expected = forward().filter_columns(
             self._system,
             inverse_F=self._inverse_F,
             gains=self._gains,

@@ -22,7 +22,6 @@ from sklode.data.arrays import Array
 from sklode.data.links import Link, link_of
 from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import (
-    MEMORIES_OF_SEASONS,
     PLACE,
     Form,
     priors,
@@ -233,7 +232,7 @@ class _Search:
             parts.append(tuple(others))
         # what other seasons had to follow may be the new one: they start steady
         steady, (_, _, usual) = start.copy(), priors(form)
-        kept = MEMORIES_OF_SEASONS
+        kept = form.memories
         steady[kept] = np.maximum(start[kept], usual[kept])
         forms = [form._replace(periods=form.periods + part) for part in parts]
         return [

@@ -67,8 +67,7 @@ class Posterior:
     def with_slope(self) -> Callable[[Array], tuple[float, Array]]:
         """Return a function of free hyperparameters: the value and its slope."""
         space = self.model.space(self._span)
-        system = self.model.system(space, self._table)
-        slopes = Slopes(system, self._table, self._span)
+        slopes = Slopes(self.model, space, self._table)
 
         def at(x: Array) -> tuple[float, Array]:
             model = self.at(x)
