@@ -19,19 +19,20 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import IDENTITY, Link
 from sklode.structural.components import noise
 from sklode.structural.components.space import (
-    LEVEL,
     PLACE,
     Form,
     StateSpace,
+    layout_of,
     state_space,
 )
 from sklode.structural.filter.system import (
     FilterPass,
     Rule,
+    Schedule,
     States,
     System,
     Wanted,
-    distinct_gaps,
+    distinct,
 )
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import LocationScale, Scaling
@@ -69,23 +70,28 @@ class Model(NamedTuple):
         memory = np.exp(self.theta[PLACE["OU memory"]])
         return bool(memory <= span / _FADED)
 
-    def system(
-        self, space: StateSpace, table: ChannelRows, since: Array | float = 0.0
-    ) -> System:
-        """Return what says how the states go from row to row, and are observed.
+    def schedule(self, table: ChannelRows, since: Array | float = 0.0) -> Schedule:
+        """Return what a system has of rows, that are not changed by ``theta``.
 
-        They are those ``since`` (series,) before the first rows.
+        States are those ``since`` (series,) before the first rows.
         """
         # the first input is how far the clock is ahead of time; X follows
-        clock, X = table.inputs[:, 0], table.inputs[:, 1:]
-        gaps, number = distinct_gaps(table.times, table.bounds, since)
-        return System(
+        clock, X = table.times + table.inputs[:, 0], table.inputs[:, 1:]
+        before, first, has_rows = (
+            np.empty(len(clock)),
+            table.bounds[:-1],
+            table.lengths > 0,
+        )
+        before[1:] = table.times[1:] - table.times[:-1]
+        before[first[has_rows]] = (since + np.zeros(len(first)))[has_rows]
+        gaps, gap = distinct(before)
+        layout = layout_of(self.form, self.harmonics)
+        return Schedule(
             bounds=table.bounds,
-            design=space.design(table.times + clock, X[:, self.form.columns]),
-            noise=space.noise + table.errors**2,
-            gap=number,
-            transition=space.transition(gaps),
-            level=LEVEL,
+            design=layout.design(clock, X[:, self.form.columns]),
+            errors=table.errors**2,
+            gaps=gaps,
+            gap=gap,
         )
 
     def filtered(
@@ -101,13 +107,26 @@ class Model(NamedTuple):
 
         No ``states``: series are filtered from their first rows on.
         """
+        system = space.system(self.schedule(table, since))
+        return self.run(system, space, table.values, parts, states=states, after=after)
+
+    def run(
+        self,
+        system: System,
+        space: StateSpace,
+        values: Array,
+        parts: Array | None = None,
+        states: States | None = None,
+        after: Array | None = None,
+    ) -> FilterPass:
+        """Filter the rows of a system."""
         if states is None:
-            states = States.first(space.start, len(table.bounds) - 1)
+            states = States.first(space.start, len(system.bounds) - 1)
         else:
             states = states.copy()
         found: FilterPass = forward().filter_rows(
-            self.system(space, table, since),
-            values=table.values,
+            system,
+            values=values,
             states=states,
             rule=self.rule,
             wanted=Wanted.of(len(space.start), parts, after),

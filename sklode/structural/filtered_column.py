@@ -363,7 +363,7 @@ class FilteredColumn:
         states = a[:, None] + _root(P) @ white
         normals = rng.standard_normal((len(asked.times), *states.shape))
         paths: Array = forward().simulate_rows(
-            candidate.model.system(self.spaces[k], asked, since),
+            self.spaces[k].system(candidate.model.schedule(asked, since)),
             states=states,
             jumps=np.zeros(len(asked.times)),
             normals=normals,
@@ -387,7 +387,7 @@ class FilteredColumn:
         model = candidate.model
         space = model.space(self.span, self._leads(rows)[0])
         found = model.filtered(space, rows, space.whole)
-        system = candidate.model.system(space, rows)
+        system = space.system(model.schedule(rows))
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
         normals = rng.standard_normal((len(rows.times), *states.shape))
         paths = forward().simulate_rows(
@@ -441,7 +441,7 @@ class FilteredColumn:
         states = States.of(np.stack([spaces[lead].start for lead in leads]))
         found = model.filtered(space, rows, parts=parts, states=states)
         more, less = backward().smooth_rows(
-            candidate.model.system(space, rows),
+            space.system(model.schedule(rows)),
             v_F=found.v_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,

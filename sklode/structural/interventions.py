@@ -199,7 +199,7 @@ def _scores(
     passed = model.filtered(space, rows, space.whole)
     shocks = np.zeros((len(rows.times), 3, 2))
     backward().smooth_rows(
-        model.system(space, rows),
+        space.system(model.schedule(rows)),
         v_F=passed.v_F[:, None],
         inverse_F=passed.inverse_F,
         gains=passed.gains,

@@ -96,14 +96,18 @@ class ChannelRows(NamedTuple):
 
     def alone(self, series: int) -> ChannelRows:
         """Return one series."""
-        first, end = self.bounds[series], self.bounds[series + 1]
-        own = slice(first, end)
+        return self.part(series, series + 1)
+
+    def part(self, first: int, end: int) -> ChannelRows:
+        """Return series from the first to before the end."""
+        bounds = self.bounds[first : end + 1]
+        own = slice(bounds[0], bounds[-1])
         return ChannelRows(
             times=self.times[own],
             values=self.values[own],
             inputs=self.inputs[own],
             errors=self.errors[own],
-            bounds=np.array([0, end - first]),
+            bounds=bounds - bounds[0],
             changes=None if self.changes is None else self.changes[:, own],
         )
 

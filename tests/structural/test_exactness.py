@@ -182,7 +182,7 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     normals = np.zeros((n, d, n_draws))
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
     paths = kalman.simulate_rows(
-        one.model.system(space, queries._replace(times=times)),
+        space.system(one.model.schedule(queries._replace(times=times))),
         states=states,
         jumps=jumps,
         normals=normals,

@@ -42,7 +42,7 @@ def filtered(
 
 def smoothed(table: ChannelRows, found: FilterPass) -> tuple[Any, Any]:
     more, less = kalman_back.smooth_rows(
-        ONE.model.system(SPACE, table),
+        SPACE.system(ONE.model.schedule(table)),
         v_F=found.v_F[:, None],
         inverse_F=found.inverse_F,
         gains=found.gains,
@@ -108,7 +108,7 @@ def test_the_filter_of_columns_makes_of_y_what_the_filter_made(shape: str) -> No
     gains = np.ascontiguousarray(found.gains[:, 0])
     columns = np.column_stack([table.values, -2 * table.values])
     both = kalman.filter_columns(
-        ONE.model.system(SPACE, table),
+        SPACE.system(ONE.model.schedule(table)),
         inverse_F=found.inverse_F,
         gains=gains,
         values=columns,

@@ -8,43 +8,27 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from sklode.data.arrays import Array
 
 
 class Block(NamedTuple):
-    """T and Q of a component, by gap."""
+    """T and Q of a component, by gap: views, of a T of one and a Q of zero at first."""
 
     decay: Array  # (gap, state), D
     moves: Array  # (gap, link), of E, what one of a state adds to another
     added: Array  # (gap, state), of Q, the variances of the process noise
     both: Array  # (gap, pair), of Q, covariances of two states
 
-    @classmethod
-    def of(cls, component: Component, gaps: Array) -> Block:
-        """Return one in which nothing changes."""
-        n = len(gaps)
-        return cls(
-            decay=np.ones((n, component.n_states)),
-            moves=np.zeros((n, len(component.links))),
-            added=np.zeros((n, component.n_states)),
-            both=np.zeros((n, len(component.pairs))),
-        )
-
 
 class BlockSlopes(NamedTuple):
-    """The loss's slopes in a block, and in the covariance at first rows."""
+    """The loss's slopes in a block, of decays in logarithms, and at first rows."""
 
-    decay: Array  # (gap, state), in logarithms of the decay
-    moves: Array  # (gap, link)
-    added: Array  # (gap, state)
-    both: Array  # (gap, pair), which Q has twice
-    start: Array  # (state, state)
+    block: Block
+    start: Array  # (state, state), in the covariance there
 
 
 class Component(Protocol):
-    """A part of a structural model: its states, equations, prior and derivatives."""
+    """A part of a structural model: its states, equations and derivatives."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,8 +46,8 @@ class Component(Protocol):
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """States whose process noises have a covariance."""
 
-    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
-        """Return T and Q of gaps."""
+    def transition(self, sizes: Array, span: float, gaps: Array, block: Block) -> None:
+        """Write T and Q of gaps to a block."""
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return the covariance so long ``before`` a first row, (state, state)."""
@@ -72,3 +56,9 @@ class Component(Protocol):
         self, sizes: Array, span: float, gaps: Array, block: Block, of: BlockSlopes
     ) -> Array:
         """Return the loss's slopes in logarithms of ``sizes``, of starts at a row."""
+
+    def design(self, clock: Array, columns: Array, design: Array) -> None:
+        """Write how its states add up to observations, (row, state): zeros at first.
+
+        ``clock`` (row,) are times on the local clock; ``columns`` those of effects.
+        """

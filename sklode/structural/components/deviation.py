@@ -37,13 +37,11 @@ class Deviation:
     links = ()
     pairs = ()
 
-    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
-        """Return T and Q: of variance s^2 k is kept, and s^2 (1 - k^2) is added."""
-        block = Block.of(self, gaps)
+    def transition(self, sizes: Array, span: float, gaps: Array, block: Block) -> None:
+        """Write T and Q: of variance s^2 k is kept, and s^2 (1 - k^2) is added."""
         kept = np.maximum(np.exp(-gaps / sizes[1]), LEAST_KEPT)
         block.decay[:, 0] = kept
         block.added[:, 0] = sizes[0] ** 2 * (1 - kept * kept)
-        return block
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return its covariance in the long run."""
@@ -54,14 +52,14 @@ class Deviation:
     ) -> Array:
         """Return the loss's slopes in the logarithms of its hyperparameters."""
         size, memory = sizes[0] ** 2, sizes[1]
-        kept, x, of_added = block.decay[:, 0], gaps / memory, of.added[:, 0]
+        kept, x, of_added = block.decay[:, 0], gaps / memory, of.block.added[:, 0]
         of_size = of_added @ (1 - kept * kept) + of.start[0, 0]
-        of_memory = of.decay[:, 0] @ x - 2 * size * of_added @ (kept * kept * x)
+        of_memory = of.block.decay[:, 0] @ x - 2 * size * of_added @ (kept * kept * x)
         return np.array([2 * size * of_size, of_memory])
 
-    def design(self, n_rows: int) -> Array:
-        """Return how its states add up to an observation, (row, state)."""
-        return np.ones((n_rows, 1))
+    def design(self, clock: Array, columns: Array, design: Array) -> None:
+        """Write how its states add up to observations, (row, state)."""
+        design[:, 0] = 1.0
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,8 @@ class SmoothDeviation:
     links = ((_OWN, _VELOCITY, True),)
     pairs = ((_OWN, _VELOCITY),)
 
-    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
-        """Return T and Q; the velocity counts by the variance that it adds."""
-        block = Block.of(self, gaps)
+    def transition(self, sizes: Array, span: float, gaps: Array, block: Block) -> None:
+        """Write T and Q; the velocity counts by the variance that it adds."""
         smooth, ou = sizes[0] ** 2, sizes[2] ** 2
         kept = np.maximum(np.exp(-gaps / sizes[3]), LEAST_KEPT)
         reach, own, both, whole = _driven(gaps, 1 / sizes[1], 1 / sizes[3])
@@ -85,7 +82,6 @@ class SmoothDeviation:
         block.added[:, _VELOCITY] = smooth * own
         block.added[:, _OWN] = ou * (1 - kept * kept) + smooth * whole
         block.both[:, 0] = smooth * both
-        return block
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return its covariance in the long run."""
@@ -106,10 +102,14 @@ class SmoothDeviation:
         smooth, ou = sizes[0] ** 2, sizes[2] ** 2
         reach, own, both, whole = _driven(gaps, a, b)
         left, kept = np.exp(-a * gaps), block.decay[:, _OWN]
-        of_velocity, of_own, of_both = of.added[:, 0], of.added[:, 1], of.both[:, 0]
+        of_velocity, of_own, of_both = (
+            of.block.added[:, 0],
+            of.block.added[:, 1],
+            of.block.both[:, 0],
+        )
         # E has the reach over what is kept
-        of_reach = of.moves[:, 0] / kept
-        of_kept = of.decay[:, _OWN] - of.moves[:, 0] * block.moves[:, 0]
+        of_reach = of.block.moves[:, 0] / kept
+        of_kept = of.block.decay[:, _OWN] - of.block.moves[:, 0] * block.moves[:, 0]
         by_a, by_b = _reach_by_rates(gaps, a, b, reach, left)
         # ``_a`` and ``_b`` are derivatives in the rates
         var, cov, var_a, var_b = b * (a + b), b, b, a + 2 * b
@@ -136,13 +136,13 @@ class SmoothDeviation:
         of_a = smooth * of_a + of_reach @ by_a
         of_b = smooth * of_b + of_reach @ by_b
         of_b += 2 * ou * of_own @ (gaps * kept * kept)
-        of_a -= of.decay[:, _VELOCITY] @ gaps
+        of_a -= of.block.decay[:, _VELOCITY] @ gaps
         of_b -= of_kept @ gaps
         return np.array([2 * smooth * of_smooth, -a * of_a, 2 * ou * of_ou, -b * of_b])
 
-    def design(self, n_rows: int) -> Array:
-        """Return how its states add up to an observation, (row, state)."""
-        return np.tile([0.0, 1.0], (n_rows, 1))
+    def design(self, clock: Array, columns: Array, design: Array) -> None:
+        """Write how its states add up to observations, (row, state)."""
+        design[:, _OWN] = 1.0
 
 
 def _driven(gaps: Array, a: float, b: float) -> tuple[Array, Array, Array, Array]:

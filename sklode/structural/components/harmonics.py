@@ -58,15 +58,11 @@ class Season:
         shares = 1 / self.numbers / (1 / self.numbers).sum()
         return np.repeat(shares, 2)
 
-    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
-        """Return T and Q: each state is an OU process."""
+    def transition(self, sizes: Array, span: float, gaps: Array, block: Block) -> None:
+        """Write T and Q: each state is an OU process."""
         left = np.exp(-gaps / sizes[1])[:, None]
-        return Block(
-            decay=np.repeat(left, self.n_states, axis=1),
-            moves=np.zeros((len(gaps), 0)),
-            added=sizes[0] ** 2 * self._shares * (1 - left * left),
-            both=np.zeros((len(gaps), 0)),
-        )
+        block.decay[:] = left
+        block.added[:] = sizes[0] ** 2 * self._shares * (1 - left * left)
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return its covariance in the long run."""
@@ -78,7 +74,14 @@ class Season:
         """Return the loss's slopes in the logarithms of size and memory."""
         size, x = sizes[0] ** 2, gaps / sizes[1]
         left = block.decay[:, 0]
-        of_added = of.added @ self._shares
+        of_added = of.block.added @ self._shares
         of_size = of_added @ (1 - left * left) + np.diag(of.start) @ self._shares
-        of_memory = of.decay.sum(1) @ x - 2 * size * of_added @ (left * left * x)
+        of_memory = of.block.decay.sum(1) @ x - 2 * size * of_added @ (left * left * x)
         return np.array([2 * size * of_size, of_memory])
+
+    def design(self, clock: Array, columns: Array, design: Array) -> None:
+        """Write how its states add up to observations, (row, state)."""
+        # imports need not wait for numba
+        from sklode.structural.filter.forward import turned
+
+        design[:] = turned(clock, self.frequencies)

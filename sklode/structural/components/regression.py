@@ -23,9 +23,8 @@ class Regression:
     links = ()
     pairs = ()
 
-    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
-        """Return T and Q: nothing changes."""
-        return Block.of(self, gaps)
+    def transition(self, sizes: Array, span: float, gaps: Array, block: Block) -> None:
+        """Leave T and Q: nothing changes."""
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return the prior covariance of coefficients."""
@@ -36,3 +35,7 @@ class Regression:
     ) -> Array:
         """Return no slopes: there are no hyperparameters."""
         return np.zeros(0)
+
+    def design(self, clock: Array, columns: Array, design: Array) -> None:
+        """Write how its states add up to observations, (row, state)."""
+        design[:] = columns

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from sklode.structural.components.deviation import Deviation, SmoothDeviation
 from sklode.structural.components.harmonics import Season
 from sklode.structural.components.regression import Regression
 from sklode.structural.components.trend import Trend
-from sklode.structural.filter.system import LossSlopes, Transition
+from sklode.structural.filter.system import LossSlopes, Schedule, System, Transition
 
 _PRIORS = trend.PRIORS | deviation.PRIORS | noise.PRIORS
 _ORDER = (
@@ -109,6 +109,32 @@ class _Layout(NamedTuple):
     pairs: Numbers
     parts: Array  # (part, state), see `StateSpace.parts`
 
+    @property
+    def n_states(self) -> int:
+        """Number of all states."""
+        return int(self.parts.shape[1])
+
+    def block(self, k: int, of: Transition | LossSlopes) -> Block:
+        """Return what a component has of arrays by gap."""
+        states = self.states[k]
+        return Block(
+            decay=of.decay[:, states],
+            moves=of.moves[:, self.links_of[k]],
+            added=of.added[:, states],
+            both=of.both[:, self.pairs_of[k]],
+        )
+
+    def design(self, clock: Array, columns: Array) -> Array:
+        """Return how states add up to observations, (row, state).
+
+        ``clock`` (row,) are times on the local clock, which seasons follow; ``columns``
+        (row, column) are those of effects.
+        """
+        found = np.zeros((len(clock), self.n_states))
+        for component, own in zip(self.components, self.states, strict=True):
+            component.design(clock, columns, found[:, own])
+        return found
+
 
 class StateSpace(NamedTuple):
     """A form with hyperparameters; ``start`` is the covariance at a first row."""
@@ -149,65 +175,43 @@ class StateSpace(NamedTuple):
 
     def transition(self, gaps: Array) -> Transition:
         """Return T and Q of gaps."""
-        decay, moves, added, both = map(np.hstack, zip(*self.blocks(gaps), strict=True))
-        return Transition(
-            decay=decay,
-            moves=moves,
-            added=added,
-            both=both,
-            links=self.layout.links,
-            is_free=self.layout.is_free,
-            pairs=self.layout.pairs,
+        layout, n, n_states = self.layout, len(gaps), len(self.start)
+        found = Transition(
+            decay=np.ones((n, n_states)),
+            moves=np.zeros((n, len(layout.links))),
+            added=np.zeros((n, n_states)),
+            both=np.zeros((n, len(layout.pairs))),
+            links=layout.links,
+            is_free=layout.is_free,
+            pairs=layout.pairs,
+        )
+        for k, component in enumerate(layout.components):
+            sizes = self.sizes[layout.theta[k]]
+            component.transition(sizes, self.span, gaps, layout.block(k, found))
+        return found
+
+    def system(self, rows: Schedule) -> System:
+        """Return what the filter reads of rows."""
+        return System(
+            bounds=rows.bounds,
+            design=rows.design,
+            noise=self.noise + rows.errors,
+            gap=rows.gap,
+            transition=self.transition(rows.gaps),
+            level=LEVEL,
         )
 
-    def blocks(self, gaps: Array) -> list[Block]:
-        """Return T and Q of gaps, by component."""
-        pairs = zip(self.layout.components, self.layout.theta, strict=True)
-        return [
-            component.transition(self.sizes[own], self.span, gaps)
-            for component, own in pairs
-        ]
-
-    def design(self, clock: Array, columns: Array) -> Array:
-        """Return how states add up to observations, (row, state).
-
-        ``clock`` (row,) are times on the local clock, which seasons follow; ``columns``
-        (row, column) are those of effects.
-        """
-        # imports need not wait for numba
-        from sklode.structural.filter.forward import turned
-
-        found: list[Array] = []
-        seasons = [c for c in self.layout.components if isinstance(c, Season)]
-        waves = np.concatenate([np.zeros(0), *(one.frequencies for one in seasons)])
-        turning = turned(clock, waves)
-        for component in self.layout.components:
-            own: Any = component
-            if isinstance(component, Season):
-                n = component.n_states
-                found.append(turning[:, :n])
-                turning = turning[:, n:]
-            elif isinstance(component, Regression):
-                found.append(columns)
-            else:
-                found.append(own.design(len(clock)))
-        return np.ascontiguousarray(np.hstack(found))
-
-    def slopes(self, gaps: Array, of: LossSlopes) -> Array:
+    def slopes(self, gaps: Array, transition: Transition, of: LossSlopes) -> Array:
         """Return the loss's slopes in logarithms of hyperparameters."""
         layout, found = self.layout, np.zeros(len(self.sizes))
-        blocks = self.blocks(gaps)
         for k, component in enumerate(layout.components):
             own, theta = layout.states[k], layout.theta[k]
-            of_block = BlockSlopes(
-                decay=of.decay[:, own],
-                moves=of.moves[:, layout.links_of[k]],
-                added=of.added[:, own],
-                both=of.both[:, layout.pairs_of[k]],
-                start=of.start[own, own],
-            )
             found[theta] += component.slopes(
-                self.sizes[theta], self.span, gaps, block=blocks[k], of=of_block
+                self.sizes[theta],
+                self.span,
+                gaps,
+                block=layout.block(k, transition),
+                of=BlockSlopes(layout.block(k, of), start=of.start[own, own]),
             )
         k = PLACE["noise"]
         found[k] = noise.slope(self.sizes[k], of.noise)

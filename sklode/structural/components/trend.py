@@ -61,10 +61,9 @@ class Trend:
         """States whose noises have a covariance."""
         return ((_LEVEL, _VELOCITY),) if self.has_velocity else ()
 
-    def transition(self, sizes: Array, span: float, gaps: Array) -> Block:
-        """Return T and Q of gaps."""
+    def transition(self, sizes: Array, span: float, gaps: Array, block: Block) -> None:
+        """Write T and Q of gaps."""
         walk = sizes[1] * sizes[1] / span
-        block = Block.of(self, gaps)
         block.moves[:, 0] = gaps
         block.added[:, _LEVEL] = walk * gaps
         if self.has_velocity:
@@ -79,7 +78,6 @@ class Trend:
             block.added[:, _LEVEL] += velocity * memory * memory * displacement
             block.added[:, _VELOCITY] = velocity * (1 - left * left)
             block.both[:, 0] = velocity * memory * gone**2
-        return block
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return the covariance so long ``before`` a first row."""
@@ -113,7 +111,7 @@ class Trend:
         its variance.
         """
         slope, walk, constant = sizes[:3] ** 2
-        of_start, of_level = of.start, of.added[:, _LEVEL]
+        of_start, of_level = of.start, of.block.added[:, _LEVEL]
         # a line of slope s from the last row on: at the first row s^2 times 1 for the
         # level, -1 / span with the slope, twice in a covariance, and 1 / span^2
         of_line = of_start[0, 0] - 2 * of_start[0, 1] / span + of_start[1, 1] / span**2
@@ -131,8 +129,8 @@ class Trend:
         velocity, memory = _velocity(sizes, span)
         left, displacement = _faded(gaps, memory)
         gone, x = 1 - left, gaps / memory
-        of_level, of_own = of.added[:, _LEVEL], of.added[:, _VELOCITY]
-        of_both = of.both[:, 0]
+        of_level, of_own = of.block.added[:, _LEVEL], of.block.added[:, _VELOCITY]
+        of_both = of.block.both[:, 0]
         # at the first row, a span after the velocity v of memory m began; ``later`` is
         # the derivative of its integral's variance in m, where d x / d m = -x / m
         y = span / memory
@@ -148,15 +146,13 @@ class Trend:
         moved += of_both @ (gone * (gone - 2 * left * x))
         moved -= of_own @ (2 * left * left * x) / memory
         moved += of_first * later + with_level * (1 - kept - y * kept)
-        slope = velocity * moved + of.moves[:, 1] @ (gone - left * x)
-        slope += of.decay[:, _VELOCITY] @ x / memory
+        slope = velocity * moved + of.block.moves[:, 1] @ (gone - left * x)
+        slope += of.block.decay[:, _VELOCITY] @ x / memory
         return [float(2 * velocity * size), float(memory * slope)]
 
-    def design(self, n_rows: int) -> Array:
-        """Return how its states add up to an observation, (row, state)."""
-        found = np.zeros((n_rows, self.n_states))
-        found[:, _LEVEL] = 1.0
-        return found
+    def design(self, clock: Array, columns: Array, design: Array) -> None:
+        """Write how its states add up to observations, (row, state)."""
+        design[:, _LEVEL] = 1.0
 
 
 def _velocity(sizes: Array, span: float) -> tuple[float, float]:

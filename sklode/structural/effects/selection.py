@@ -65,7 +65,7 @@ class EffectJudge:
         self._first = np.searchsorted(starts, table.bounds[:-1])
         model, space = candidate.model, candidate.model.space(span)
         found = model.filtered(space, left, space.whole)
-        self._system = model.system(space, table)
+        self._system = space.system(model.schedule(table))
         self._inverse_F = found.inverse_F
         self._root = np.sqrt(found.inverse_F)[:, None]
         self._gains = np.ascontiguousarray(found.gains[:, 0])

@@ -140,16 +140,23 @@ class LossSlopes(NamedTuple):
         )
 
 
-def distinct_gaps(
-    times: Array, bounds: Numbers, since: Array | float = 0.0
-) -> tuple[Array, Numbers]:
-    """Return all gaps before rows once, and which one each row has, (row,).
+class Schedule(NamedTuple):
+    """What a system has of rows, whatever the hyperparameters."""
 
-    That of a series' first row is ``since`` (series,).
-    """
-    gaps = np.diff(times, prepend=0.0)
-    has_rows = np.diff(bounds) > 0
-    since = np.broadcast_to(since, has_rows.shape)
-    gaps[bounds[:-1][has_rows]] = since[has_rows]
+    bounds: Numbers
+    design: Array  # (row, state)
+    errors: Array  # (row,), variances of measurement
+    gaps: Array  # all that there are before rows, once
+    gap: Numbers  # (row,), which one each has
+
+
+def distinct(gaps: Array) -> tuple[Array, Numbers]:
+    """Return all gaps once, and which one each row has, (row,)."""
+    # mostly there is one gap, and one before first rows
+    last = gaps[-1:]
+    others = gaps[gaps != last] if len(gaps) else gaps
+    if len(others) and (others == others[0]).all():
+        number = (gaps == last).astype(np.int64)
+        return np.append(others[:1], last), number
     found, number = np.unique(gaps, return_inverse=True)
     return found, number.astype(np.int64)

@@ -3,62 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Model, backward, forward
-from sklode.structural.components.space import LEVEL, StateSpace
-from sklode.structural.filter.system import (
-    LossSlopes,
-    States,
-    System,
-    Wanted,
-    distinct_gaps,
-)
+from sklode.structural.components.space import StateSpace, layout_of
+from sklode.structural.filter.system import LossSlopes, States, Wanted
 from sklode.structural.rows import ChannelRows
 
 # of covariances kept at once, 16 MB: what a cache may hold
 _MOST_NUMBERS = 2**21
 
 
-class _Part(NamedTuple):
-    """Rows of some series, whose covariances are kept at once."""
-
-    bounds: Numbers
-    design: Array
-    values: Array
-    errors: Array  # variances of measurement
-    gaps: Array  # all that there are, once
-    gap: Numbers  # (row,), which one each has
-
-
 class Slopes:
     """The loss of rows, in the units of the states, and its slope in ``theta``."""
 
-    def __init__(self, model: Model, space: StateSpace, table: ChannelRows) -> None:
-        # the design depends on times alone, and need not be worked out again
-        design = model.system(space, table).design
-        bounds, d = table.bounds, design.shape[1]
-        # a part has one series at least
-        longest = int(np.diff(bounds).max())
+    def __init__(self, model: Model, table: ChannelRows) -> None:
+        bounds, d = table.bounds, layout_of(model.form, model.harmonics).n_states
+        # a part, whose covariances are kept at once, has one series at least
+        longest = int(table.lengths.max())
         most = max(_MOST_NUMBERS // d**2, longest)
-        self._parts: list[_Part] = []
-        for first, end in _parts(bounds, most):
-            own = slice(bounds[first], bounds[end])
-            own_bounds = bounds[first : end + 1] - own.start
-            gaps, gap = distinct_gaps(table.times[own], own_bounds)
-            part = _Part(
-                bounds=own_bounds,
-                design=design[own],
-                values=table.values[own],
-                errors=table.errors[own] ** 2,
-                gaps=gaps,
-                gap=gap,
-            )
-            self._parts.append(part)
-        n_rows = max(len(part.values) for part in self._parts)
+        several = [table.part(first, end) for first, end in _parts(bounds, most)]
+        self._parts = [(part.values, model.schedule(part)) for part in several]
+        n_rows = max(len(part.values) for part in several)
         # memory that every pass writes anew
         self._wanted = Wanted(
             parts=np.zeros((0, d)),
@@ -66,27 +34,27 @@ class Slopes:
             predicted=np.empty((n_rows, d, d)),
         )
 
+    def loss(self, model: Model, space: StateSpace) -> float:
+        """Return the loss for hyperparameters of the same form."""
+        return sum(
+            model.run(space.system(rows), space, values).loss
+            for values, rows in self._parts
+        )
+
     def __call__(self, model: Model, space: StateSpace) -> tuple[float, Array]:
-        """Return both for hyperparameters of the same form."""
+        """Return the loss and its slope."""
         loss, slope = 0.0, np.zeros(len(model.theta))
-        for part in self._parts:
-            system = System(
-                bounds=part.bounds,
-                design=part.design,
-                noise=space.noise + part.errors,
-                gap=part.gap,
-                transition=space.transition(part.gaps),
-                level=LEVEL,
-            )
+        for values, rows in self._parts:
+            system = space.system(rows)
             found = forward().filter_rows(
                 system,
-                values=part.values,
-                states=States.first(space.start, len(part.bounds) - 1),
+                values=values,
+                states=States.first(space.start, len(rows.bounds) - 1),
                 rule=model.rule,
                 wanted=self._wanted,
             )
             loss += found.loss
-            slopes = LossSlopes.zero(system.transition, len(part.values))
+            slopes = LossSlopes.zero(system.transition, len(values))
             backward().slope_back(
                 system,
                 threshold=model.rule.threshold,
@@ -96,7 +64,7 @@ class Slopes:
                 wanted=self._wanted,
                 slopes=slopes,
             )
-            slope += space.slopes(part.gaps, slopes)
+            slope += space.slopes(rows.gaps, system.transition, slopes)
         return loss, slope
 
 
