@@ -6,7 +6,7 @@ Tested in tests/structural/test_exactness.py and test_concurrent.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class FilteredModel:
         conditioned = self.model.coupling.conditioned(self.columns, column, asked)
         if conditioned is not None:
             steps.append(conditioned)
-        steps.append(Inflated(self._factor(column, asked, adjustment)))
+        steps.append(Inflated(partial(self._factor, column, asked, adjustment)))
         if asked.changes is not None:
             steps.append(own.uncertain_X(asked, asked.changes))
         if is_limited:

@@ -9,11 +9,13 @@ tests/structural/test_components.py.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from sklode.data.arrays import Array
+from sklode.engine.lazily import lazily_compiled
 from sklode.structural.components.block import Block, BlockSlopes
 
 PRIORS = {
@@ -110,7 +112,7 @@ class SmoothDeviation:
         # E has the reach over what is kept
         of_reach = of.block.moves[:, 0] / kept
         of_kept = of.block.decay[:, _OWN] - of.block.moves[:, 0] * block.moves[:, 0]
-        by_a, by_b = _reach_by_rates(gaps, a, b, reach, left)
+        by_a, by_b = _reach_by_rates(gaps, a, b, reach)
         # ``_a`` and ``_b`` are derivatives in the rates
         var, cov, var_a, var_b = b * (a + b), b, b, a + 2 * b
         kept = np.exp(-b * gaps)
@@ -145,52 +147,50 @@ class SmoothDeviation:
         design[:, _OWN] = 1.0
 
 
-def _driven(gaps: Array, a: float, b: float) -> tuple[Array, Array, Array, Array]:
-    """Return how an OU process of rate b follows a velocity of rate a over gaps.
+@lazily_compiled
+def _driven(gaps: Array, a: float, b: float) -> Array:
+    """Return how an OU process of rate b follows a velocity of rate a, (4, gap).
 
     First what one of the velocity adds to it; then what a gap adds to the variance of
     the velocity, to their covariance and to the process' variance, which is 1 in the
     long run.
     """
-    # (exp(-b t) - exp(-a t)) / (a - b), t the gap: the slower rate is taken out, so
-    # that rates alike do not cancel
-    y = abs(a - b) * gaps
-    whole_y = np.where(y > 0, y, 1.0)
-    share = np.where(y > 0, -np.expm1(-y) / whole_y, 1.0)
-    reach = np.exp(-min(a, b) * gaps) * gaps * share
-    # of the velocity, and of both, in the long run, where the process has variance 1;
-    # with S the covariance there, Q = S - T S T'
+    found = np.empty((4, len(gaps)))
+    # in the long run; with S the covariance there, Q = S - T S T'
     var, cov = b * (a + b), b
-    left, kept = np.exp(-a * gaps), np.exp(-b * gaps)
-    own = var * (1 - left * left)
-    both = cov - left * (reach * var + kept * cov)
-    smooth = 1 - reach * reach * var - 2 * reach * kept * cov - kept * kept
-    # a series in the gap where near numbers would cancel
-    is_near = max(a, b) * gaps < 1e-3
-    near_own = 2 * a * gaps * (1 - a * gaps) * var
-    near_both = a * gaps**2 * (1 - (3 * a + b) * gaps / 3) * var
-    near_smooth = 2 * a * gaps**3 * (1 / 3 - (a + b) * gaps / 4) * var
-    return (
-        reach,
-        np.where(is_near, near_own, own),
-        np.where(is_near, near_both, both),
-        np.where(is_near, near_smooth, smooth),
-    )
+    for g in range(len(gaps)):
+        gap = gaps[g]
+        # (exp(-b t) - exp(-a t)) / (a - b), t the gap: the slower rate is taken out, so
+        # that rates alike do not cancel
+        y, slower = abs(a - b) * gap, math.exp(-min(a, b) * gap)
+        reach = slower * gap * (-math.expm1(-y) / y if y > 0 else 1.0)
+        left, kept = math.exp(-a * gap), math.exp(-b * gap)
+        own = var * (1 - left * left)
+        both = cov - left * (reach * var + kept * cov)
+        smooth = 1 - reach * reach * var - 2 * reach * kept * cov - kept * kept
+        if max(a, b) * gap < 1e-3:
+            # a series in the gap, as near numbers would cancel
+            own = var * 2 * a * gap * (1 - a * gap)
+            both = var * a * gap**2 * (1 - (3 * a + b) * gap / 3)
+            smooth = var * 2 * a * gap**3 * (1 / 3 - (a + b) * gap / 4)
+        found[0, g], found[1, g], found[2, g], found[3, g] = reach, own, both, smooth
+    return found
 
 
-def _reach_by_rates(
-    gaps: Array, a: float, b: float, reach: Array, left: Array
-) -> tuple[Array, Array]:
-    """Return the derivatives of the reach in both rates."""
-    # reach is exp(-(a + b) gap / 2) gap sinh(z) / z
-    z = 0.5 * (a - b) * gaps
-    # d (sinh(z) / z) / dz by its series
-    bend = np.exp(-0.5 * (a + b) * gaps) * gaps**2 / 2 * (z / 3 + z**3 / 30)
-    is_near = np.abs(z) < 0.01
-    rate = (a - b) or 1.0
-    by_a = (gaps * left - reach) / rate
-    by_b = (reach - gaps * np.exp(-b * gaps)) / rate
-    return (
-        np.where(is_near, bend - gaps / 2 * reach, by_a),
-        np.where(is_near, -bend - gaps / 2 * reach, by_b),
-    )
+@lazily_compiled
+def _reach_by_rates(gaps: Array, a: float, b: float, reach: Array) -> Array:
+    """Return the derivatives of the reach in both rates, (2, gap)."""
+    found = np.empty((2, len(gaps)))
+    for g in range(len(gaps)):
+        gap = gaps[g]
+        # reach is exp(-(a + b) gap / 2) gap sinh(z) / z
+        z = 0.5 * (a - b) * gap
+        if abs(z) < 0.01:
+            # d (sinh(z) / z) / dz by its series
+            bend = math.exp(-0.5 * (a + b) * gap) * gap**2 / 2 * (z / 3 + z**3 / 30)
+            found[0, g] = bend - gap / 2 * reach[g]
+            found[1, g] = -bend - gap / 2 * reach[g]
+        else:
+            found[0, g] = (gap * math.exp(-a * gap) - reach[g]) / (a - b)
+            found[1, g] = (reach[g] - gap * math.exp(-b * gap)) / (a - b)
+    return found

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sklode.data.arrays import Array
+from sklode.engine.lazily import lazily_compiled
 from sklode.structural.components.block import Block, BlockSlopes
 
 # medians are of usual series in units of their spread; a width of 1.5 is a factor of
@@ -67,17 +68,8 @@ class Trend:
         block.moves[:, 0] = gaps
         block.added[:, _LEVEL] = walk * gaps
         if self.has_velocity:
-            # what it adds to a velocity and its integral has Gillespie, "Exact
-            # Numerical Simulation of the Ornstein-Uhlenbeck Process and its Integral"
-            # (1996)
             velocity, memory = _velocity(sizes, span)
-            left, displacement = _faded(gaps, memory)
-            gone = 1 - left
-            block.decay[:, _VELOCITY] = left
-            block.moves[:, 1] = memory * gone
-            block.added[:, _LEVEL] += velocity * memory * memory * displacement
-            block.added[:, _VELOCITY] = velocity * (1 - left * left)
-            block.both[:, 0] = velocity * memory * gone**2
+            _cross(gaps, velocity, memory, block)
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return the covariance so long ``before`` a first row."""
@@ -119,36 +111,11 @@ class Trend:
         of_walk = of_level @ gaps / span + of_start[0, 0]
         found = [2 * slope * of_line, 2 * walk * of_walk, 2 * constant * of_start[0, 0]]
         if self.has_velocity:
-            found += self._slopes_of_velocity(sizes, span, gaps, of)
+            velocity, memory = _velocity(sizes, span)
+            found += _slopes_of_velocity(
+                gaps, velocity, memory, span, of.block, of_start
+            )
         return np.array(found)
-
-    def _slopes_of_velocity(
-        self, sizes: Array, span: float, gaps: Array, of: BlockSlopes
-    ) -> list[float]:
-        """Return those of the velocity's size and memory."""
-        velocity, memory = _velocity(sizes, span)
-        left, displacement = _faded(gaps, memory)
-        gone, x = 1 - left, gaps / memory
-        of_level, of_own = of.block.added[:, _LEVEL], of.block.added[:, _VELOCITY]
-        of_both = of.block.both[:, 0]
-        # at the first row, a span after the velocity v of memory m began; ``later`` is
-        # the derivative of its integral's variance in m, where d x / d m = -x / m
-        y = span / memory
-        kept = math.exp(-y)
-        risen = memory**2 * (2 * y + 2 * kept - 2)
-        later = memory * (2 * y + 4 * kept + 2 * y * kept - 4)
-        of_first, with_level = of.start[0, 0], 2 * of.start[0, 2]
-        size = of_level @ (memory * memory * displacement)
-        size += of_both @ (memory * gone**2) + of_own @ (gone * (1 + left))
-        size += of_first * risen + with_level * memory * (1 - kept) + of.start[2, 2]
-        # d log exp(-x) / d m = x / m, and d left / d m = left x / m
-        moved = of_level @ (2 * memory * (displacement - x * gone**2))
-        moved += of_both @ (gone * (gone - 2 * left * x))
-        moved -= of_own @ (2 * left * left * x) / memory
-        moved += of_first * later + with_level * (1 - kept - y * kept)
-        slope = velocity * moved + of.block.moves[:, 1] @ (gone - left * x)
-        slope += of.block.decay[:, _VELOCITY] @ x / memory
-        return [float(2 * velocity * size), float(memory * slope)]
 
     def design(self, clock: Array, columns: Array, design: Array) -> None:
         """Write how its states add up to observations, (row, state)."""
@@ -161,14 +128,54 @@ def _velocity(sizes: Array, span: float) -> tuple[float, float]:
     return (sizes[3] / span) ** 2, sizes[4]
 
 
-def _faded(gaps: Array, memory: float) -> tuple[Array, Array]:
-    """Return what is left of a velocity, and the variance of what it moved.
+@lazily_compiled
+def _cross(gaps: Array, velocity: float, memory: float, block: Block) -> None:
+    """Add what a velocity does over gaps to T and Q of the trend."""
+    # what they add to a velocity and its integral has Gillespie, "Exact Numerical
+    # Simulation of the Ornstein-Uhlenbeck Process and its Integral" (1996): of the
+    # latter v m^2 (2 x - 3 + 4 k - k^2), with k = exp(-x)
+    for g in range(len(gaps)):
+        x = gaps[g] / memory
+        left = math.exp(-x)
+        displacement = 2 * x - 3 + 4 * left - left * left
+        if x < 1e-3:
+            # a series in x, as near numbers would cancel
+            displacement = 2 * x**3 / 3 - x**4 / 2
+        block.decay[g, 2] = left
+        block.moves[g, 1] = memory * (1 - left)
+        block.added[g, 0] += velocity * memory * memory * displacement
+        block.added[g, 2] = velocity * (1 - left * left)
+        block.both[g, 0] = velocity * memory * (1 - left) ** 2
 
-    Of variance v it is v m^2 (2 x - 3 + 4 k - k^2), with k = exp(-x).
-    """
-    x = gaps / memory
-    left = np.exp(-x)
-    # a series in x where near numbers would cancel
-    near = 2 * x**3 / 3 - x**4 / 2
-    displacement = np.where(x < 1e-3, near, 2 * x - 3 + 4 * left - left * left)
-    return left, displacement
+
+@lazily_compiled
+def _slopes_of_velocity(
+    gaps: Array, velocity: float, memory: float, span: float, of: Block, of_start: Array
+) -> list[float]:
+    """Return the loss's slopes in logarithms of the velocity's size and memory."""
+    # at the first row, a span after the velocity v of memory m began; ``later`` is the
+    # derivative of its integral's variance in m, where d x / d m = -x / m
+    y = span / memory
+    kept = math.exp(-y)
+    risen = memory**2 * (2 * y + 2 * kept - 2)
+    later = memory * (2 * y + 4 * kept + 2 * y * kept - 4)
+    of_first, with_level = of_start[0, 0], 2 * of_start[0, 2]
+    size = of_first * risen + with_level * memory * (1 - kept) + of_start[2, 2]
+    moved = of_first * later + with_level * (1 - kept - y * kept)
+    slope = 0.0
+    for g in range(len(gaps)):
+        x = gaps[g] / memory
+        left = math.exp(-x)
+        gone = 1 - left
+        displacement = 2 * x - 3 + 4 * left - left * left
+        if x < 1e-3:
+            displacement = 2 * x**3 / 3 - x**4 / 2
+        of_level, of_own, of_both = of.added[g, 0], of.added[g, 2], of.both[g, 0]
+        size += of_level * memory * memory * displacement
+        size += of_both * memory * gone * gone + of_own * gone * (1 + left)
+        # d log exp(-x) / d m = x / m, and d left / d m = left x / m
+        moved += of_level * 2 * memory * (displacement - x * gone * gone)
+        moved += of_both * gone * (gone - 2 * left * x)
+        moved -= of_own * 2 * left * left * x / memory
+        slope += of.moves[g, 1] * (gone - left * x) + of.decay[g, 2] * x / memory
+    return [2 * velocity * size, memory * (velocity * moved + slope)]
