@@ -106,9 +106,10 @@ class FilteredColumn:
         own = self.heaviest[new.series]
         for k, candidate in enumerate(self.candidates):
             mine = self._rows_of(k, new)
+            rows = new if mine.all() else new.where(mine)
             found = candidate.model.filtered(
                 self.spaces[k],
-                candidate.scaling.rows(new.where(mine)),
+                candidate.scaling.rows(rows),
                 states=self.states[k],
                 since=since,
             )
@@ -126,10 +127,12 @@ class FilteredColumn:
             table, _ = self.table.merged(new)
         return replace(self, table=table, states=states, sums=sums)
 
-    def _rows_of(self, k: int, rows: ChannelRows) -> Rows:
+    def _rows_of(self, k: int, rows: ChannelRows) -> Flags:
         """Return those of some rows whose series a candidate is for."""
         mine = self.weights[k] > 0
-        return slice(None) if mine.all() else np.asarray(mine[rows.series])
+        if mine.all():
+            return np.full(len(rows.times), True)
+        return np.asarray(mine[rows.series])
 
     def in_units(self, rows: ChannelRows) -> ChannelRows:
         """Return rows in the units of the states of their series."""
@@ -204,18 +207,27 @@ class FilteredColumn:
         # a series of which a row at or before its last one is asked is smoothed whole;
         # the others go on from the states after their rows
         inside = (self._since(asked) <= 0)[asked.series]
-        since = self._since(asked.where(~inside))
+        ahead = asked.where(~inside)
+        since, schedules = self._since(ahead), {}
         for k, candidate in enumerate(self.candidates):
-            space, states = self.spaces[k], self.states[k]
+            model, space = candidate.model, self.spaces[k]
             parts = space.deviation_and_all
             # an OU process that lasts is no part that fades: none of its states count
-            parts[0] *= candidate.model.fades(self.span)
-            mine = (self.weights[k] > 0)[asked.series]
+            parts[0] *= model.fades(self.span)
+            mine = self._rows_of(k, asked)
             is_ahead, is_past = ~inside & mine, inside & mine
             if is_ahead.any():
-                ahead = asked.where(is_ahead)
-                run = candidate.model.filtered(
-                    space, ahead, parts=parts, states=states, since=since
+                # most candidates are of a few forms, and of the same series
+                key = model.form, model.harmonics, is_ahead.tobytes()
+                if key not in schedules:
+                    schedules[key] = model.schedule(asked.where(is_ahead), since)
+                rows = schedules[key]
+                run = model.run(
+                    space.system(rows),
+                    space,
+                    values=np.full(len(rows.gap), np.nan),
+                    parts=parts,
+                    states=self.states[k],
                 )
                 found[:, k, is_ahead] = _stacked(run.signal, run.variance)
             if is_past.any():

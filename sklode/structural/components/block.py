@@ -6,9 +6,14 @@ where a state moves another; D multiplies. A state is read before it is moved.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 from sklode.data.arrays import Array
+from sklode.engine.lazily import lazily_compiled
+
+# what an Ornstein-Uhlenbeck process keeps at least: a smaller one would divide by zero
+LEAST_KEPT = 1e-130
 
 
 class Block(NamedTuple):
@@ -62,3 +67,38 @@ class Component(Protocol):
 
         ``clock`` (row,) are times on the local clock; ``columns`` those of effects.
         """
+
+
+@lazily_compiled
+def fade(gaps: Array, memory: float, variances: Array, block: Block) -> None:
+    """Write T and Q of Ornstein-Uhlenbeck processes that share a memory.
+
+    Of one of variance s^2 a gap keeps k = exp(-gap / memory) and adds s^2 (1 - k^2).
+    """
+    for g in range(len(gaps)):
+        kept = max(math.exp(-gaps[g] / memory), LEAST_KEPT)
+        for k in range(len(variances)):
+            block.decay[g, k] = kept
+            block.added[g, k] = variances[k] * (1 - kept * kept)
+
+
+@lazily_compiled
+def slopes_of_fading(
+    gaps: Array, memory: float, variances: Array, of: Block, of_start: Array
+) -> list[float]:
+    """Return the loss's slopes in logarithms of their size and memory.
+
+    As d x / d log x = x, a standard deviation s enters by 2 s^2 times the slope in its
+    variance. They begin as they are in the long run.
+    """
+    size, slope = 0.0, 0.0
+    for k in range(len(variances)):
+        size += variances[k] * of_start[k, k]
+    for g in range(len(gaps)):
+        x = gaps[g] / memory
+        kept = max(math.exp(-x), LEAST_KEPT)
+        for k in range(len(variances)):
+            of_variance = of.added[g, k] * variances[k]
+            size += of_variance * (1 - kept * kept)
+            slope += (of.decay[g, k] - 2 * of_variance * kept * kept) * x
+    return [2 * size, slope]

@@ -16,7 +16,13 @@ import numpy as np
 
 from sklode.data.arrays import Array
 from sklode.engine.lazily import lazily_compiled
-from sklode.structural.components.block import Block, BlockSlopes
+from sklode.structural.components.block import (
+    LEAST_KEPT,
+    Block,
+    BlockSlopes,
+    fade,
+    slopes_of_fading,
+)
 
 PRIORS = {
     "OU": (0.2, 1.0, 0.3),  # of an Ornstein-Uhlenbeck process, in units of the spread
@@ -25,8 +31,6 @@ PRIORS = {
 # of a velocity that moves the deviation: what it adds there, and its memory. Of six
 # settings that were compared on the developers' windows all lay within 2 %
 PRIORS_OF_VELOCITY = {"velocity": (0.3, 1.5, 0.3), "velocity memory": (2.0, 1.0, 2.0)}
-# what an OU process keeps at least: a smaller one would divide by zero
-LEAST_KEPT = 1e-130
 _VELOCITY, _OWN = range(2)
 
 
@@ -40,10 +44,8 @@ class Deviation:
     pairs = ()
 
     def transition(self, sizes: Array, span: float, gaps: Array, block: Block) -> None:
-        """Write T and Q: of variance s^2 k is kept, and s^2 (1 - k^2) is added."""
-        kept = np.maximum(np.exp(-gaps / sizes[1]), LEAST_KEPT)
-        block.decay[:, 0] = kept
-        block.added[:, 0] = sizes[0] ** 2 * (1 - kept * kept)
+        """Write T and Q, see `fade`."""
+        fade(gaps, sizes[1], sizes[:1] ** 2, block)
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return its covariance in the long run."""
@@ -53,11 +55,9 @@ class Deviation:
         self, sizes: Array, span: float, gaps: Array, block: Block, of: BlockSlopes
     ) -> Array:
         """Return the loss's slopes in the logarithms of its hyperparameters."""
-        size, memory = sizes[0] ** 2, sizes[1]
-        kept, x, of_added = block.decay[:, 0], gaps / memory, of.block.added[:, 0]
-        of_size = of_added @ (1 - kept * kept) + of.start[0, 0]
-        of_memory = of.block.decay[:, 0] @ x - 2 * size * of_added @ (kept * kept * x)
-        return np.array([2 * size * of_size, of_memory])
+        variances = sizes[:1] ** 2
+        found = slopes_of_fading(gaps, sizes[1], variances, of.block, of.start)
+        return np.array(found)
 
     def design(self, clock: Array, columns: Array, design: Array) -> None:
         """Write how its states add up to observations, (row, state)."""

@@ -15,7 +15,12 @@ from functools import cached_property
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.structural.components.block import Block, BlockSlopes
+from sklode.structural.components.block import (
+    Block,
+    BlockSlopes,
+    fade,
+    slopes_of_fading,
+)
 
 # of a season's size, in units of the spread, and of how many periods it is remembered:
 # median, width of its prior, start of the search
@@ -59,10 +64,8 @@ class Season:
         return np.repeat(shares, 2)
 
     def transition(self, sizes: Array, span: float, gaps: Array, block: Block) -> None:
-        """Write T and Q: each state is an OU process."""
-        left = np.exp(-gaps / sizes[1])[:, None]
-        block.decay[:] = left
-        block.added[:] = sizes[0] ** 2 * self._shares * (1 - left * left)
+        """Write T and Q: each state is an OU process, see `fade`."""
+        fade(gaps, sizes[1], sizes[0] ** 2 * self._shares, block)
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return its covariance in the long run."""
@@ -72,12 +75,9 @@ class Season:
         self, sizes: Array, span: float, gaps: Array, block: Block, of: BlockSlopes
     ) -> Array:
         """Return the loss's slopes in the logarithms of size and memory."""
-        size, x = sizes[0] ** 2, gaps / sizes[1]
-        left = block.decay[:, 0]
-        of_added = of.block.added @ self._shares
-        of_size = of_added @ (1 - left * left) + np.diag(of.start) @ self._shares
-        of_memory = of.block.decay.sum(1) @ x - 2 * size * of_added @ (left * left * x)
-        return np.array([2 * size * of_size, of_memory])
+        variances = sizes[0] ** 2 * self._shares
+        found = slopes_of_fading(gaps, sizes[1], variances, of.block, of.start)
+        return np.array(found)
 
     def design(self, clock: Array, columns: Array, design: Array) -> None:
         """Write how its states add up to observations, (row, state)."""

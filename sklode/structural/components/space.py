@@ -116,12 +116,12 @@ class _Layout(NamedTuple):
 
     def block(self, k: int, of: Transition | LossSlopes) -> Block:
         """Return what a component has of arrays by gap."""
-        states = self.states[k]
+        states, links, pairs = self.states[k], self.links_of[k], self.pairs_of[k]
         return Block(
             decay=of.decay[:, states],
-            moves=of.moves[:, self.links_of[k]],
+            moves=of.moves[:, links],
             added=of.added[:, states],
-            both=of.both[:, self.pairs_of[k]],
+            both=of.both[:, pairs],
         )
 
     def design(self, clock: Array, columns: Array) -> Array:
