@@ -26,6 +26,28 @@ ORDER = [
     "data",
 ]
 
+# The same inside of `structural/`.
+STRUCTURAL = [
+    "results",
+    "answers",
+    "unknown_x",
+    "fit",
+    "interventions",
+    "filtered_model",
+    "model",
+    "coupling",
+    "filtered_column",
+    "search",
+    "predictive",
+    "design",
+    "effects",
+    "candidates",
+    "scaling",
+    "components",
+    "filter",
+    "rows",
+]
+
 
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -60,6 +82,20 @@ def test_imports_run_one_way() -> None:
         above = ORDER[: ORDER.index(module.partition(".")[0])]
         names = {target.removeprefix("sklode.") for target in imports(module)}
         assert not {name for name in names if name.partition(".")[0] in above}, module
+
+
+def test_every_layer_of_the_structural_model_has_its_place() -> None:
+    inside = (ROOT / "structural").iterdir()
+    assert {path.stem for path in inside if path.stem[:2] != "__"} == {*STRUCTURAL}
+
+
+def test_imports_run_down_the_layers_of_the_structural_model() -> None:
+    prefix = "sklode.structural."
+    for module in filter(lambda name: name.startswith("structural."), MODULES):
+        above = STRUCTURAL[: STRUCTURAL.index(module.split(".")[1])]
+        names = {target for target in imports(module) if target.startswith(prefix)}
+        parts = {name.removeprefix(prefix).partition(".")[0] for name in names}
+        assert not parts & {*above}, module
 
 
 def test_the_two_networks_do_not_know_of_each_other() -> None:

@@ -270,7 +270,7 @@ class FilteredColumn:
     def inflations(self) -> dict[int, VarianceInflation]:
         """How much wider than expected errors ahead were, by heaviest candidate."""
         return {
-            k: VarianceInflation.of(
+            k: VarianceInflation.measured(
                 self.candidates[k], self.table.where(mine), self.span
             )
             for k, mine in self.by_heaviest(self.table)

@@ -41,7 +41,7 @@ class VarianceInflation(NamedTuple):
     factors: Array  # (lead,)
 
     @classmethod
-    def of(
+    def measured(
         cls, candidate: Candidate, table: ChannelRows, span: float
     ) -> VarianceInflation:
         """Measure it by the errors ahead that a candidate made at its last rows."""
