@@ -158,7 +158,7 @@ class StructuralAnswers:
         ]
         scale = float(np.median(candidate.scaling.units.scale))
         link = candidate.scaling.link
-        is_told = self.model.coupling.moves(place) or any(
+        is_moved = self.model.coupling.moves(place) or any(
             effect.is_delayed for effect in effects
         )
         return [
@@ -172,7 +172,7 @@ class StructuralAnswers:
                 "link": link.name,
                 "probability": sum(likely),
                 "values": self._kind(place),
-                "cross": bool(is_told),
+                "cross": bool(is_moved),
             }
             for part, variance, memory in zip(names, variances, memories, strict=True)
         ]

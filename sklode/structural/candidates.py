@@ -229,22 +229,22 @@ class Candidate(NamedTuple):
         found = model.filtered(space, rows, space.deviation_and_all)
         units = own.at(table.series).units
         scale = np.broadcast_to(units.scale, table.values.shape)
-        told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
-        told &= found.inverse_F > 0
-        if told.sum() < _FEWEST:
+        known = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
+        known &= found.inverse_F > 0
+        if known.sum() < _FEWEST:
             return 1.0
-        scale = scale[told]
-        deviation, signal = found.signal[told].T
+        scale = scale[known]
+        deviation, signal = found.signal[known].T
         # what fades was expected by rows before: it goes over to the error, v + fading
         fading = deviation * model.fades(span)
         middle = scale * (signal - fading)
-        middle += np.broadcast_to(units.location, told.shape)[told]
-        v = found.v_F[told] / found.inverse_F[told]
+        middle += np.broadcast_to(units.location, known.shape)[known]
+        v = found.v_F[known] / found.inverse_F[known]
         errors = scale * (v + fading)
         # and then varies as it does in the long run
-        more = model.fades(span) * (space.deviation - found.variance[told, 0])
-        noises = model.noise + rows.errors[told] ** 2
-        usual = scale**2 * (found.variance[told, 1] + more + noises) / 2
+        more = model.fades(span) * (space.deviation - found.variance[known, 0])
+        noises = model.noise + rows.errors[known] ** 2
+        usual = scale**2 * (found.variance[known, 1] + more + noises) / 2
         # errors are centred, and the largest exponent is taken out, for a float's sake
         errors -= np.average(errors, weights=np.exp(middle - middle.max()))
         logs = middle + np.stack([errors, usual])

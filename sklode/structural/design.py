@@ -139,7 +139,7 @@ class Design:
         n_series, tables = len(observations.keys), []
         for values, errors in zip(rows.values.T, rows.errors.T, strict=True):
             known = ~np.isnan(values)
-            table = ChannelRows.of(
+            table = ChannelRows.from_series(
                 series=series[known],
                 times=times[known],
                 values=values[known],

@@ -42,11 +42,13 @@ class FilteredModel:
     columns: list[FilteredColumn]
 
     @classmethod
-    def of(cls, model: StructuralModel, observations: Observations) -> FilteredModel:
+    def filter(
+        cls, model: StructuralModel, observations: Observations
+    ) -> FilteredModel:
         """Filter the rows of series, those that the model was found on or others."""
         tables = model.design.tables(observations)
         columns = [
-            FilteredColumn.of(column.candidates, table, column.span)
+            FilteredColumn.filter(column.candidates, table, column.span)
             for column, table in zip(model.columns, tables, strict=True)
         ]
         return cls(model, observations, columns)
@@ -62,7 +64,7 @@ class FilteredModel:
         )
         # and where a column acts late, between its rows, what was between old ones
         if fresh is None or may_change or self.model.design.is_delayed:
-            return FilteredModel.of(self.model, observations)
+            return FilteredModel.filter(self.model, observations)
         tables = self.model.design.tables(observations, fresh)
         pairs = zip(self.columns, tables, strict=True)
         columns = [column.continued(table) for column, table in pairs]
@@ -101,7 +103,7 @@ class FilteredModel:
             changes = late if changes is None else changes + late
         times = self.model.design.times(self.observations, series, ticks)
         order = np.lexsort((times, series))
-        rows = ChannelRows.of(
+        rows = ChannelRows.from_series(
             series=series[order],
             times=times[order],
             values=np.nan,
@@ -114,7 +116,7 @@ class FilteredModel:
     def prediction(
         self,
         column: int,
-        asked: ChannelRows,
+        queries: ChannelRows,
         adjustment: Adjustment | None = None,
         is_limited: bool = True,
     ) -> Prediction:
@@ -124,19 +126,19 @@ class FilteredModel:
         """
         own, model = self.columns[column], self.model.columns[column]
         steps: list[Step] = []
-        conditioned = self.model.coupling.conditioned(self.columns, column, asked)
+        conditioned = self.model.coupling.conditioned(self.columns, column, queries)
         if conditioned is not None:
             steps.append(conditioned)
-        steps.append(Inflated(partial(self._factor, column, asked, adjustment)))
-        if asked.changes is not None:
-            steps.append(own.uncertain_X(asked, asked.changes))
+        steps.append(Inflated(partial(self._factor, column, queries, adjustment)))
+        if queries.changes is not None:
+            steps.append(own.uncertain_X(queries, queries.changes))
         if is_limited:
-            limits = self.limits(column, asked, adjustment)
+            limits = self.limits(column, queries, adjustment)
             if adjustment is not None:
                 steps += [MeansWithin(limits), adjustment]
             quantum = float(self.quanta[column])
             steps += [Bounded(quantum, model.bounds), WithinMoves(limits)]
-        return Prediction(own.mixture(asked), steps)
+        return Prediction(own.mixture(queries), steps)
 
     def inputs(
         self,
@@ -173,14 +175,14 @@ class FilteredModel:
             read = design.inputs_of(
                 before[late], known, held, seen=rows, series=series[late]
             )
-            asked = ChannelRows.of(
+            queries = ChannelRows.from_series(
                 series=series[late],
                 times=times[late],
                 values=np.nan,
                 inputs=read,
                 n_series=len(rows.keys),
             )
-            values = self._ahead(channel, asked, n, seed)
+            values = self._ahead(channel, queries, n, seed)
             first = effect.basis.first
             raw, columns_read = values.reshape(-1, 1), slice(first, first + 1)
             made = effect.at(design.standard(raw, columns_read))
@@ -194,15 +196,15 @@ class FilteredModel:
         return inputs, changes
 
     def _ahead(
-        self, channel: int, asked: ChannelRows, n: int, seed: int | None
+        self, channel: int, queries: ChannelRows, n: int, seed: int | None
     ) -> Array:
         """Return forecasts of a channel, and paths or else quantiles, (1 + n, row)."""
-        values = np.empty((1 + n, len(asked.times)))
-        found = self.prediction(channel, asked, is_limited=False)
+        values = np.empty((1 + n, len(queries.times)))
+        found = self.prediction(channel, queries, is_limited=False)
         values[0] = found.points()
         if n and seed is not None:
             drawn = self.columns[channel].drawn(
-                asked, n=n, seed=seed + channel, has_noise=False
+                queries, n=n, seed=seed + channel, has_noise=False
             )
             values[1:] = found.paths(drawn)
         elif n:
@@ -212,7 +214,7 @@ class FilteredModel:
         return values
 
     def limits(
-        self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
+        self, channel: int, queries: ChannelRows, adjustment: Adjustment | None
     ) -> Limits:
         """Return what a channel's answers stay within.
 
@@ -221,7 +223,7 @@ class FilteredModel:
         model = self.model.columns[channel]
         shared = None if adjustment is None else adjustment.weight > 0
         found = self.columns[channel].limits(
-            asked, model.moves, step=model.quantum, shared=shared
+            queries, model.moves, step=model.quantum, shared=shared
         )
         if np.isfinite(model.bounds).all():
             # two bounds suffice: no move is too far
@@ -229,10 +231,10 @@ class FilteredModel:
         return found
 
     def _factor(
-        self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
+        self, channel: int, queries: ChannelRows, adjustment: Adjustment | None
     ) -> Array:
         """Return how many times as wide answers are as a channel expects."""
-        factor = self.columns[channel].inflation(asked)
+        factor = self.columns[channel].inflation(queries)
         if adjustment is None:
             return factor
         # a network's are as wide as its own errors were

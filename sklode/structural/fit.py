@@ -31,7 +31,7 @@ from sklode.structural.search.forms import SearchResult, fit_candidates
 from sklode.structural.search.groups import fit_groups, weights_of
 from sklode.structural.search.periods import (
     Seasons,
-    clock_periods,
+    calendar_periods,
     cycle_of,
     seasons_of,
 )
@@ -57,7 +57,7 @@ def fit_model(
     lengths = named
     if lengths is None:
         longest_in_ticks = longest * design.unit
-        lengths = tuple(clock_periods(observations, design.unit, longest_in_ticks))
+        lengths = tuple(calendar_periods(observations, design.unit, longest_in_ticks))
     cycle = cycle_of(lengths, day_and_week(observations.like))
     design = replace(design, cycle=cycle)
     spans = [_usual_span(table, longest) for table in tables]
@@ -93,7 +93,7 @@ def fit_model(
             span=span,
             bounds=known.bounds[column],
             quantum=float(quanta[column]),
-            moves=LargestMoves.of(table),
+            moves=LargestMoves.measured(table),
         )
         for column, (each, table, span) in enumerate(
             zip(found, tables, spans, strict=True)
@@ -103,7 +103,9 @@ def fit_model(
     if n > 1:
         # what columns tell of each other is asked of the heaviest candidates alone
         likely = [
-            FilteredColumn.of(heaviest_of_each(column.candidates), table, column.span)
+            FilteredColumn.filter(
+                heaviest_of_each(column.candidates), table, column.span
+            )
             for column, table in zip(columns, tables, strict=True)
         ]
         coupling = Coupling.fit(likely)
@@ -148,7 +150,7 @@ class _ColumnSearch:
         rows, unit, lengths = self.observations, self.design.unit, self.seasons
         if lengths is None:
             most = float(self.table.spans.max(initial=0)) * unit
-            lengths = tuple(clock_periods(rows, gap, most))
+            lengths = tuple(calendar_periods(rows, gap, most))
         is_lone, fine = len(rows.keys) == 1, None
         coarse = self._search_rows(rows, self.table, lengths)
         if is_lone and min(lengths, default=0.0) > 2 * _MEANS * gap:

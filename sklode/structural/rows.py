@@ -28,7 +28,7 @@ class ChannelRows(NamedTuple):
     """(path, row, column), of inputs, by X that is not known."""
 
     @classmethod
-    def of(
+    def from_series(
         cls,
         series: Numbers,
         times: Array,
@@ -80,7 +80,7 @@ class ChannelRows(NamedTuple):
 
     def where(self, rows: Rows) -> ChannelRows:
         """Return some rows; all series stay."""
-        return ChannelRows.of(
+        return ChannelRows.from_series(
             series=self.series[rows],
             times=self.times[rows],
             values=self.values[rows],
@@ -131,7 +131,7 @@ class ChannelRows(NamedTuple):
         series = np.append(self.series, other.series)
         # by series, then by time; at equal stamps own rows come first
         order = np.lexsort((is_other, times, series))
-        found = ChannelRows.of(
+        found = ChannelRows.from_series(
             series=series[order],
             times=times[order],
             values=values[order],

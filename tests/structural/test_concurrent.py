@@ -105,10 +105,10 @@ def test_an_update_gives_what_all_rows_at_once_give() -> None:
     y = without(twins(), END)
     found = level(y[:270])
     assert found.coupling.same_time.weights.any()
-    grown = FilteredModel.of(found, History.of(y[:270], None).observations)
+    grown = FilteredModel.filter(found, History.of(y[:270], None).observations)
     for end in (271, 290, N_ROWS):
         grown = grown.updated(History.of(y[:end], None).observations)
-    whole = FilteredModel.of(found, History.of(y, None).observations)
+    whole = FilteredModel.filter(found, History.of(y, None).observations)
     asked = found.design.tables(History.of(y.fillna(0.0), None).observations)[0]
     asked = asked._replace(values=np.full(len(asked.times), np.nan))
     one, other = (

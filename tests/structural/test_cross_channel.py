@@ -74,8 +74,8 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
     start = History.of(y[:200], None).observations
     found = level(y[:200])
     assert found.coupling.next_rows.weights.any()
-    whole = FilteredModel.of(found, History.of(y, None).observations)
-    grown = FilteredModel.of(found, start)
+    whole = FilteredModel.filter(found, History.of(y, None).observations)
+    grown = FilteredModel.filter(found, start)
     for end in (201, 230, 231, 299, 300):
         grown = grown.updated(History.of(y[:end], None).observations)
     for one, other in zip(grown.columns, whole.columns, strict=True):

@@ -385,7 +385,7 @@ def test_an_update_goes_on_with_effects(
     assert n_rows == [50]  # only what is new
     found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
     assert np.abs(found - y[350:]).mean() < 0.4
-    at_once = FilteredModel.of(level, forecaster._history.rows)
+    at_once = FilteredModel.filter(level, forecaster._history.rows)
     for one, other in zip(
         at_once.columns[0].states,
         forecaster._answers.states.columns[0].states,

@@ -37,7 +37,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         )
 
     count(Design, "tables")
-    count(FilteredColumn, "of")
+    count(FilteredColumn, "filter")
     count(Coupling, "conditioned")
     count(VarianceInflation, "measured")
     return found
@@ -63,7 +63,7 @@ def test_a_fit_makes_tables_once_and_filters_columns_only_to_couple_them(
     model = fitting.fit_model(observed, ())
     # once more where effects were found, for which tables then have columns
     assert calls["tables"] == 1 + bool(model.design.effects)
-    assert calls["of"] == (n if n > 1 else 0)
+    assert calls["filter"] == (n if n > 1 else 0)
 
 
 def test_an_answer_asks_each_column_once(calls: Counter[str]) -> None:

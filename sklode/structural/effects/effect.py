@@ -103,7 +103,7 @@ class Effect:
 
     def modulated(self, columns: Array, features: CalendarFeatures) -> Array:
         """Return columns (row, coefficient) as the calendar changes them."""
-        return self.modulation.of(columns, features, self.size)
+        return self.modulation.times(columns, features, self.size)
 
     def at(self, values: Array) -> Array:
         """Return its columns at standardised values, (row, read), which act now."""

@@ -46,7 +46,7 @@ class Always:
     n_columns = 1
     is_shape = False
 
-    def of(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return columns of a size, which do not change."""
         return size * columns
 
@@ -75,7 +75,7 @@ class Day:
         """Number of its columns: a cosine and a sine of each harmonic, and a mean."""
         return 2 * self.harmonics + self.has_mean
 
-    def of(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times each of the shape's."""
         if self.days:
             is_own = np.isin(features.day_of_week, self.days)
@@ -109,7 +109,7 @@ class Month:
         """Number of its columns: a cosine and a sine of each harmonic."""
         return 2 * self.harmonics
 
-    def of(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times each of the shape's."""
         passed = features.share_of_month
         return _product(columns, _shape(passed, self.harmonics, size=size))
@@ -138,7 +138,7 @@ class NamedDays:
         """Number of its columns."""
         return (1 + self.kinds) * (3 if self.sides else 1)
 
-    def of(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one of all named days, and one of each kind."""
         names = np.arange(1, self.kinds + 1)
         found = []

@@ -41,7 +41,7 @@ _Held: TypeAlias = dict[int, Effect]
 class EffectJudge:
     """How probable effects are, by what a candidate's filter makes of them.
 
-    Errors are told by what effects that are known, those of ``start``, leave of y.
+    Errors are moments by what effects that are known, those of ``start``, leave of y.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class EffectJudge:
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
         """Return the most probable option beside others, and its gain."""
-        inner, told = self._system_of(others)
+        inner, moments = self._system_of(others)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
             n = option.n_columns
@@ -193,7 +193,7 @@ class EffectJudge:
             # beside them: the Schur complement of their block,
             # which need not be built anew for each option
             across = np.swapaxes(cross, 1, 2)
-            goals = np.concatenate([across, told], axis=2)
+            goals = np.concatenate([across, moments], axis=2)
             rest = cross @ np.linalg.solve(inner, goals)
             inner_left = own - rest[..., :-1]
             gain = _evidence(inner_left, target - rest[..., -1:])
@@ -215,8 +215,8 @@ class EffectJudge:
 
     def _with_coefficients(self, effects: list[Effect]) -> Estimate:
         """Return effects with coefficients, and what they add to the loss."""
-        inner, told = self._system_of(effects)
-        found = np.linalg.solve(inner, told)[..., 0]
+        inner, moments = self._system_of(effects)
+        found = np.linalg.solve(inner, moments)[..., 0]
         # the filter's loss, given the coefficients, has
         # the likelihood; beside it stand the prior of
         # these and, after Laplace, the curvature there
@@ -286,13 +286,13 @@ def _without(held: _Held, place: int) -> list[Effect]:
     return [held[k] for k in sorted(held) if k != place]
 
 
-def _evidence(inner: Array, told: Array) -> float:
+def _evidence(inner: Array, moments: Array) -> float:
     """Return by how much coefficients make data more probable, in logs.
 
     Integrated over, coefficients of precision A and moments m make a Gaussian density
     exp(m' A^-1 m / 2) / sqrt(det A) times as large: Bishop, "Pattern Recognition and
     Machine Learning" (2006), equation 3.86.
     """
-    explained = (told * np.linalg.solve(inner, told)).sum()
+    explained = (moments * np.linalg.solve(inner, moments)).sum()
     _, log_det = np.linalg.slogdet(inner)
     return 0.5 * float(explained - log_det.sum())

@@ -47,8 +47,8 @@ def outlier_variance(F, size, threshold):
 def cusum(up, down, v, size):
     """Return the sums of innovations on each side after one more (Page 1954)."""
     # a missing v is not seen here: NaN has a sign
-    told = math.copysign(min(size, MOST), v)
-    return max(up + told - DRIFT, 0.0), max(down - told - DRIFT, 0.0)
+    counted = math.copysign(min(size, MOST), v)
+    return max(up + counted - DRIFT, 0.0), max(down - counted - DRIFT, 0.0)
 
 
 @inner

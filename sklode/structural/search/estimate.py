@@ -280,8 +280,8 @@ class Estimator:
         """Return the size of each judged row's innovation, but of first ones."""
         found = self._filtered(candidate, estimate)
         # v is v / F over 1 / F, which are 0 where nothing is observed
-        told = np.where(found.inverse_F > 0, found.inverse_F, 1.0)
-        errors = np.abs(found.v_F / told)
+        inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1.0)
+        errors = np.abs(found.v_F / inverse_F)
         errors[self.judged.bounds[:-1]] = 0.0
         return errors
 
