@@ -20,11 +20,10 @@ from sklode.structural.filter.outliers import CLEAR
 
 
 @inner
-def _transition_back(r, N, gap, transition):
+def _transition_back(r, N, decay, moves, links):
     """Apply the transpose of T to r, (state, column), and to both sides of N."""
     # T is D E: E moves, D multiplies; so T' is E' D, in this order, and E' adds to what
     # moves what the moved ones tell of it
-    decay, moves, links = transition.decay[gap], transition.moves[gap], transition.links
     d = len(decay)
     for k in range(d):
         for c in range(r.shape[1]):
@@ -53,7 +52,9 @@ def smooth_rows(system, v_F, inverse_F, gains, shocks, shocked):
     and its variance, in an error of the row and in a step of each of the states
     ``shocked`` there: de Jong and Penzer, "Diagnosing Shocks in Time Series" (1998).
     """
-    design, bounds = system.design, system.bounds
+    design, bounds, gap = system.design, system.bounds, system.gap
+    decay, moves = system.transition.decay, system.transition.moves
+    links = system.transition.links
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
     N, r, N_M = np.zeros((d, d)), np.zeros((d, n_columns)), np.zeros(d)
@@ -103,7 +104,7 @@ def smooth_rows(system, v_F, inverse_F, gains, shocks, shocked):
                 for k, state in enumerate(shocked):
                     shocks[i, 1 + k] = r[state, 0], N[state, state]
             if i > bounds[series]:
-                _transition_back(r, N, system.gap[i], system.transition)
+                _transition_back(r, N, decay[gap[i]], moves[gap[i]], links)
     return mean, variance
 
 
@@ -175,33 +176,19 @@ def _column_after(P, Z, inverse_F, jump, level, by, column):
 
 
 @inner
-def _add_moves(i, system, wanted, inverse_F, jumps, r, N, column, slopes):
-    """Add the slopes in what states move, of the gap before a row."""
-    transition, gap = system.transition, system.gap[i]
-    links, decay = transition.links, transition.decay[gap]
-    moves, d = transition.moves[gap], len(decay)
+def _add_moves(a, column, by, decay, moves, links, is_free, r, N, of_moves):
+    """Add the slopes in what a state moves, by its ``column`` of P before a gap."""
+    d = len(a)
+    # T applied to them: T P of the row before
     for link in range(len(links)):
-        if not transition.is_free[link]:
-            continue
-        to, by = links[link]
-        _column_after(
-            wanted.predicted[i - 1],
-            system.design[i - 1],
-            inverse_F[i - 1],
-            jumps[i - 1],
-            system.level,
-            by,
-            column,
-        )
-        # T applied to them: T P of the row before
-        for other in range(len(links)):
-            column[links[other, 0]] += moves[other] * column[links[other, 1]]
-        total = 0.0
-        for j in range(d):
-            total += N[to, j] * decay[j] * column[j]
-        # in an entry of E, of T = D E: its own decay times r a' + 2 N T P
-        of_entry = r[to, 0] * wanted.after[i - 1, by] + 2 * total
-        slopes.moves[gap, link] += decay[to] * of_entry
+        column[links[link, 0]] += moves[link] * column[links[link, 1]]
+    for link in range(len(links)):
+        if is_free[link] and links[link, 1] == by:
+            to, total = links[link, 0], 0.0
+            for j in range(d):
+                total += N[to, j] * decay[j] * column[j]
+            # in an entry of E, of T = D E: its own decay times r a' + 2 N T P
+            of_moves[link] += decay[to] * (r[to, 0] * a[by] + 2 * total)
 
 
 @compiled
@@ -214,6 +201,10 @@ def slope_back(system, threshold, v_F, inverse_F, jumps, wanted, slopes):
     design, bounds, transition = system.design, system.bounds, system.transition
     after, predicted, level = wanted.after, wanted.predicted, system.level
     links, pairs, d = transition.links, transition.pairs, design.shape[1]
+    of_decay, of_added, of_both = slopes.decay, slopes.added, slopes.both
+    of_moves = slopes.moves
+    # states that move others by hyperparameters
+    movers = np.unique(links[:, 1][transition.is_free])
     r, N = np.zeros((d, 1)), np.zeros((d, d))
     M, N_M, column = np.zeros(d), np.zeros(d), np.zeros(d)
     for series in range(len(bounds) - 1):
@@ -243,19 +234,41 @@ def slope_back(system, threshold, v_F, inverse_F, jumps, wanted, slopes):
             # in the logarithm of D's k-th entry r_k (T a)_k + 2 N_k (T P T')_k: P as
             # predicted less Q
             for k in range(d):
-                total, moved = -N[k, k] * transition.added[gap, k], after[i - 1, k]
+                M[k] = after[i - 1, k]
+            for link in range(len(links)):
+                M[links[link, 0]] += moves[link] * after[i - 1, links[link, 1]]
+            for k in range(d):
+                total = -N[k, k] * transition.added[gap, k]
                 for j in range(d):
                     total += N[k, j] * P[k, j]
-                for link in range(len(links)):
-                    if links[link, 0] == k:
-                        moved += moves[link] * after[i - 1, links[link, 1]]
-                slopes.decay[gap, k] += r[k, 0] * decay[k] * moved + 2 * total
-                slopes.added[gap, k] += N[k, k]
+                of_decay[gap, k] += r[k, 0] * decay[k] * M[k] + 2 * total
+                of_added[gap, k] += N[k, k]
             for pair in range(len(pairs)):
-                one, other = pairs[pair]
+                one, other = pairs[pair, 0], pairs[pair, 1]
                 taken = 2 * N[one, other] * transition.both[gap, pair]
-                slopes.decay[gap, one] -= taken
-                slopes.decay[gap, other] -= taken
-                slopes.both[gap, pair] += 2 * N[one, other]
-            _add_moves(i, system, wanted, inverse_F, jumps, r, N, column, slopes)
-            _transition_back(r, N, gap, transition)
+                of_decay[gap, one] -= taken
+                of_decay[gap, other] -= taken
+                of_both[gap, pair] += 2 * N[one, other]
+            for by in movers:
+                _column_after(
+                    predicted[i - 1],
+                    design[i - 1],
+                    inverse_F[i - 1],
+                    jumps[i - 1],
+                    level,
+                    by,
+                    column,
+                )
+                _add_moves(
+                    after[i - 1],
+                    column,
+                    by,
+                    decay,
+                    moves,
+                    links,
+                    transition.is_free,
+                    r,
+                    N,
+                    of_moves[gap],
+                )
+            _transition_back(r, N, decay, moves, links)

@@ -63,11 +63,8 @@ def _move(states, moves, links, decay):
 
 
 @inner
-def _predict(a, P, Z, M, gap, transition):
+def _predict(a, P, Z, M, decay, moves, added, both, links, pairs):
     """Cross a gap, and write M."""
-    decay, added = transition.decay[gap], transition.added[gap]
-    moves, both = transition.moves[gap], transition.both[gap]
-    links, pairs = transition.links, transition.pairs
     d = len(a)
     for link in range(len(links)):
         # E P E': what moves is added to the row, then to the column, which copies it
@@ -151,6 +148,9 @@ def filter_rows(system, values, states, rule, wanted):
     means, covariances, runs = states.means, states.covariances, states.runs
     parts, after, predicted = wanted.parts, wanted.after, wanted.predicted
     threshold, step = rule.threshold, rule.step
+    decay, moves = system.transition.decay, system.transition.moves
+    added, both = system.transition.added, system.transition.both
+    links, pairs, noise = system.transition.links, system.transition.pairs, system.noise
     n, d, n_parts = len(design), means.shape[1], len(parts)
     signal, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
     v_F, inverse_F, jumps = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -162,11 +162,11 @@ def filter_rows(system, values, states, rule, wanted):
         P[:] = covariances[series]
         up, down = runs[series]
         for i in range(bounds[series], bounds[series + 1]):
-            Z = design[i]
-            _predict(a, P, Z, M, gap[i], system.transition)
+            Z, g = design[i], gap[i]
+            _predict(a, P, Z, M, decay[g], moves[g], added[g], both[g], links, pairs)
             if len(predicted) > 0:
                 predicted[i] = P
-            v, F = _innovation(a, Z, M, system.noise[i], values[i])
+            v, F = _innovation(a, Z, M, noise[i], values[i])
             if n_parts > 0:
                 _add_parts(a, P, Z, M, parts, signal[i], variance[i], gains[i])
             if not math.isnan(v):
@@ -211,6 +211,7 @@ def filter_columns(system, inverse_F, gains, values):
     # given 1 / F and M the filter is linear, and its states start at zero: what it
     # makes of a sum of columns is the sum of what it makes of each
     design, bounds, transition = system.design, system.bounds, system.transition
+    decay, moves, links = transition.decay, transition.moves, transition.links
     n_columns, d = values.shape[1], gains.shape[1]
     signals, states = np.zeros(values.shape), np.zeros((d, n_columns))
     for series in range(len(bounds) - 1):
@@ -218,12 +219,7 @@ def filter_columns(system, inverse_F, gains, values):
         for i in range(bounds[series], bounds[series + 1]):
             gap, Z = system.gap[i], design[i]
             if i > bounds[series]:
-                _move(
-                    states,
-                    transition.moves[gap],
-                    transition.links,
-                    transition.decay[gap],
-                )
+                _move(states, moves[gap], links, decay[gap])
             # in the order of memory: columns are many
             for j in range(d):
                 for k in range(n_columns):

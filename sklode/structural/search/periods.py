@@ -229,7 +229,7 @@ def cycle_of(
 
 
 def seasons_of(table: ChannelRows, periods: list[float], gap: float) -> Seasons:
-    """Return the seasons that a column may have: the calendar's ``periods``, and others.
+    """Return seasons that a column may have: the calendar's ``periods``, and others.
 
     All are in units of time; ``gap`` is the usual one.
     """
@@ -243,7 +243,7 @@ def seasons_of(table: ChannelRows, periods: list[float], gap: float) -> Seasons:
 def _other_periods(
     table: ChannelRows, calendar: list[float], gap: float
 ) -> dict[float, float]:
-    """Return periods that are none of the calendar's, which a long series shows, with log odds."""
+    """Return periods that a long series shows beside the calendar's, with log odds."""
     found: list[float] = []
     longest_first = np.argsort(-table.lengths, kind="stable")
     for series in longest_first[:_MOST_SHOWN].tolist():
