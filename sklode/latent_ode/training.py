@@ -23,7 +23,7 @@ from sklode.latent_ode.model import LatentODEModel
 from sklode.latent_ode.network import Batch, LatentODE, build_network, make_batch
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
 from sklode.nn.settings import NetworkSettings
-from sklode.nn.solvers import FOLLOWED
+from sklode.nn.solvers import Solver
 from sklode.training.parameters import TrainingSettings, resolve_device
 from sklode.training.preparation import (
     Drawer,
@@ -153,11 +153,9 @@ class LatentODETraining(Training[LatentODEModel]):
         # a median of some windows, of which a long series has very many
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
-        # the period whose angle in one step is the most that the solver follows
-        most = FOLLOWED[architecture.method]
-        followed = 2 * math.pi * architecture.step_size / most
+        solver = Solver(architecture.method, architecture.step_size)
         # faster oscillations are hardly seen one unit apart
-        shortest = max(4.0, followed)
+        shortest = max(4.0, solver.shortest_period)
         return drawn_network(
             lambda: build_network(architecture, n_channels, n_controls),
             seed=seed,

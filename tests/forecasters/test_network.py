@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
@@ -59,3 +60,18 @@ def test_files_that_say_level_are_read_as_they_were_meant(tmp_path: Path) -> Non
         found.save_weights(tmp_path / "again")
     again = LatentODELSTMForecaster.load_weights(tmp_path / "again")
     pd.testing.assert_frame_equal(again.predict([1, 3]), found.predict([1, 3]))
+
+
+@pytest.mark.parametrize("model", ["paper", "hybrid"])
+def test_a_solver_is_added_by_its_record_alone(model: str, merson: str) -> None:
+    # with the same weights at first, and short steps, both methods learn the same
+    settings = {**TINY, "model": model, "step_size": 0.5, "guard": False}
+    found, expected = (
+        LatentODELSTMForecaster(**settings, method=method).fit(Y)
+        for method in (merson, "rk4")
+    )
+    assert found.network_.engines() == ("fused", "fused")
+    assert found.network_.encoder.solver.method == merson
+    np.testing.assert_allclose(
+        found.predict([1, 5]), expected.predict([1, 5]), rtol=0, atol=1e-3 * np.std(Y)
+    )
