@@ -174,13 +174,14 @@ class LatentODETraining(Training[LatentODEModel]):
         )
         network.eval()
         with torch_threads(network):
-            calibration = measured_calibration(
-                self.model,
+            found = measured_calibration(
+                network,
                 windows=self.windows,
                 cut=self.cut,
                 epochs=self.schedule.n_epochs,
                 thinning=self.settings.thinning,
             )
+        calibration = self.model.calibration if found is None else found
         return replace(self.trained(trainer), calibration=calibration)
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
