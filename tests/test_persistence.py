@@ -98,7 +98,10 @@ def test_the_safetensors_package_reads_the_file(path: Path) -> None:
             np.testing.assert_array_equal(stored, weights.numpy(), strict=True)
         values = file.get_tensor("_history.given.values")
     np.testing.assert_array_equal(values, forecaster._history.rows.values)
-    assert (found["format_version"], found["sklode_version"]) == (saving.FORMAT_VERSION, __version__)
+    assert (found["format_version"], found["sklode_version"]) == (
+        saving.FORMAT_VERSION,
+        __version__,
+    )
     assert found["state"]["parameters"]["hidden_size"] == 3
 
 

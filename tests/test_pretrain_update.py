@@ -11,8 +11,8 @@ from sklode import StructuralForecaster
 from sklode.data.errors import HistoryWarning
 from sklode.data.observations import Observations
 from sklode.structural.design import Design
+from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.filtered_model import FilteredModel
-from sklode.structural.filtering import FilteredChannel
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -137,9 +137,9 @@ def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> No
     assert n_rows == [3]
     at_once = FilteredModel.of(forecaster._answers.model, forecaster._history.rows)
     for one, other in zip(
-        forecaster._answers.states.channels, at_once.channels, strict=True
+        forecaster._answers.states.columns, at_once.columns, strict=True
     ):
-        pair = one.groups[0].states, other.groups[0].states
+        pair = one.states, other.states
         for found, expected in zip(*pair, strict=True):
             np.testing.assert_allclose(found.means, expected.means, rtol=1e-9)
 
@@ -151,7 +151,7 @@ def test_what_was_found_is_worked_out_when_it_is_read(
     forecaster = StructuralForecaster(random_state=0).fit(y[:50])
     described = forecaster.components_
     assert forecaster.components_ is described
-    monkeypatch.setattr(FilteredChannel, "described", None)  # it takes a while
+    monkeypatch.setattr(FilteredColumn, "described", None)  # it takes a while
     forecaster.update(y[50:], update_params=False)
     monkeypatch.undo()
     assert not forecaster.components_.equals(described)

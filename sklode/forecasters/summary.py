@@ -96,7 +96,7 @@ def _largest_drift(answers: object) -> float:
     states = getattr(answers, "states", None)
     if states is None:  # of the paper's model, which expects nothing row by row
         return 0.0
-    return float(np.abs([each.drift for each in states.channels]).max(initial=0.0))
+    return float(np.abs([each.drift for each in states.columns]).max(initial=0.0))
 
 
 def _seen(history: History) -> str:

@@ -24,7 +24,7 @@ from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.origins import Origins, Questions
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.model import StructuralModel
-from sklode.structural.predictive.mixture import TO_DEVIATION
+from sklode.structural.predictive.steps import TO_DEVIATION, Inflated
 from sklode.structural.rows import ChannelRows
 
 _BLOCKS = 6
@@ -392,9 +392,9 @@ def _forecast(
             changes=None if changes is None else changes[:, mine],
         )
         quantiles = np.array([0.05, 0.5, 0.95])
-        for _, place in filtered.channels[k].split(queries):
-            answered = filtered.answered(k, queries.where(place))
-            table[:3, mine[place]] = answered.quantiles(quantiles).T
+        # as wide as a network is weighed by: where it counts nothing is inflated
+        found = filtered.prediction(k, queries, is_limited=False).without(Inflated)
+        table[:3, mine] = found.distribution().quantiles(quantiles).T
         table[:, mine] = links[k].of(table[:, mine])
     return table
 

@@ -25,7 +25,7 @@ from sklode.hybrid.origins import Origins, Questions
 from sklode.nn import ControlPath
 from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
-from sklode.structural.predictive.mixture import Adjustment
+from sklode.structural.predictive.steps import Adjustment
 from sklode.structural.results import answers_of
 from sklode.structural.rows import ChannelRows
 from sklode.training.model import TrainedModel, by_lead

@@ -16,24 +16,17 @@ import pandas as pd
 from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import finite
 from sklode.data.history import Asked, History
-from sklode.data.links import IDENTITY, Link, margins, steps_of
+from sklode.data.links import IDENTITY, Link
 from sklode.data.observations import Observations
 from sklode.data.ticks import day_and_week, length_of_time
 from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import MEMORIES_OF_SEASONS, PLACE
 from sklode.structural.effects.effect import Effect, places
+from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
-from sklode.structural.filtering import FilteredChannel, GroupedChannel
 from sklode.structural.model import StructuralModel
-from sklode.structural.predictive.limits import BOUNDS, Limits
-from sklode.structural.predictive.mixture import (
-    Adjustment,
-    Between,
-    Distribution,
-    Floored,
-    Mixture,
-)
-from sklode.structural.rows import ChannelRows, Rows
+from sklode.structural.predictive.steps import Adjustment, Prediction
+from sklode.structural.rows import ChannelRows
 
 # last observations, of which a description tells the shares
 _DESCRIBED = 2000
@@ -96,77 +89,53 @@ class StructuralAnswers:
         self._history = history
         self._seed = seed
         self._ahead, self._unknown = ahead, unknown
-        columns = self.model.columns
-        self._bounds = np.stack([column.bounds for column in columns])
-        seen = margins(history.observations.values, self._bounds)
-        # 1 of counts, 0 of what is not below zero, NaN of others: a channel is what
-        # both the rows of the fit and these say, and NaN if either is
-        self._steps = np.minimum([column.quantum for column in columns], steps_of(seen))
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
-
-        def within(mixture: Distribution, limits: Limits) -> Array:
-            return limits.points(mixture.points())
-
-        return self._each(asked, within, is_widened=False)
+        is_curved = any(effect.knots for effect in self.model.design.effects)
+        # of a line in X the mean over paths is that at the mean of X: none are needed
+        n = None if is_curved else 0
+        return self._each(asked, Prediction.points, n)
 
     def variances(self, asked: Asked, n: int) -> Array:
         """Return exact variances of observations, (row, channel)."""
-
-        def within(mixture: Distribution, limits: Limits) -> Array:
-            with np.errstate(over="ignore"):
-                most = (BOUNDS * limits.reach) ** 2
-                return np.minimum(mixture.variance(), most)
-
-        return self._each(asked, within)
+        return self._each(asked, lambda found: found.distribution().variance(), None)
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return exact quantiles of observations, (row, channel, alpha)."""
         levels = np.array(alpha)
 
-        def within(mixture: Distribution, limits: Limits) -> Array:
-            return limits.within(mixture.quantiles(levels).T).T
+        def quantiles(found: Prediction) -> Array:
+            return found.distribution().quantiles(levels)
 
-        return self._each(asked, within, len(levels))
+        return self._each(asked, quantiles, None, shape=(len(levels),))
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        rows, order, adjustments = self._asked(asked, n)
+        rows, order, predictions = self._predictions(asked, n)
         paths = np.empty((n, len(order), len(self._history.channels)))
-        for k, own, place, adjustment in self._parts(rows, adjustments):
-            drawn = self.states.drawn(
-                k,
-                own,
-                n=n,
-                seed=self._seed + k,
-                noise=noise,
-                adjustment=adjustment,
+        for k, prediction in enumerate(predictions):
+            drawn = self.states.columns[k].drawn(
+                rows, n=n, seed=self._seed + k, has_noise=noise
             )
-            limits = self.states.limits(k, own, adjustment)
-            if not np.isnan(self._steps[k]):
-                one = self._answered(k, own, adjustment, limits, is_widened=True)
-                if not isinstance(one, Mixture):
-                    drawn = one.put(drawn) if noise else one.inside(drawn)
-            paths[:, order[place], k] = limits.within(drawn)
+            paths[:, order, k] = prediction.paths(drawn)
         return finite(paths)
 
     def parts(self, asked: Asked) -> pd.DataFrame:
         """Return the most probable form's parts, and their sum, at rows."""
         rows, order, _ = self._asked(asked, 0)
         found: dict[tuple[Hashable, str], Array] = {}
-        for channel, name in self._named():
-            for group, place in channel.split(rows):
-                candidate, parts = group.parts(rows.where(place))
+        for column, name in self._named():
+            for candidate, place, parts in column.parts(rows):
                 units = candidate.units
                 parts = parts * units.scale[:, None]
                 # the location is the trend's, and so the sum's
                 parts[:, [0, -1]] += units.location[:, None]
                 names = self._part_names(candidate)
                 for part, values in zip(names, parts.T, strict=True):
-                    # what other groups have not is nothing there
-                    column = found.setdefault((name, part), np.zeros(len(order)))
-                    column[order[place]] = values
+                    # what other series have not is nothing there
+                    table = found.setdefault((name, part), np.zeros(len(order)))
+                    table[order[place]] = values
         frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
         return frame.rename_axis(columns=["channel", "part"])
 
@@ -174,18 +143,21 @@ class StructuralAnswers:
     def description(self) -> pd.DataFrame:
         """Return what was found, as `StructuralForecaster.components_` has it."""
         records: list[dict[str, object]] = []
-        for place, (channel, name) in enumerate(self._named()):
-            # the largest group is first
-            records += self._described(channel.groups[0], place, name)
+        for place, (column, name) in enumerate(self._named()):
+            records += self._described(column, place, name)
         return pd.DataFrame(records).set_index(["channel", "part"])
 
     def _described(
-        self, group: FilteredChannel, place: int, name: Hashable
+        self, column: FilteredColumn, place: int, name: Hashable
     ) -> list[dict[str, object]]:
         """Return a record of each part of a channel, by its number and name."""
-        candidate, parts = group.described(_DESCRIBED)
+        candidate, parts = column.described(_DESCRIBED)
         # a form's probability is that of all its hyperparameters
-        likely = [c.weight for c in group.candidates if c.form == candidate.form]
+        likely = [
+            one.weight
+            for one in column.candidates
+            if (one.form, one.group) == (candidate.form, candidate.group)
+        ]
         # the last part is the sum of the others; in its place the noise
         variances = np.append(parts[:, :-1].var(0), candidate.noise)
         names = [*self._part_names(candidate)[:-1], "noise"]
@@ -221,14 +193,14 @@ class StructuralAnswers:
 
     def _kind(self, place: int) -> str:
         """Return in words which values a channel has."""
-        low, high = self._bounds[place]
-        if np.isfinite(self._bounds[place]).any():
-            return f"from {low:g} to {high:g}"
-        return _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
+        bounds = self.model.columns[place].bounds
+        if np.isfinite(bounds).any():
+            return "from {:g} to {:g}".format(*bounds)
+        return _VALUES[int(np.nan_to_num(self.states.quanta[place], nan=-1))]
 
-    def _named(self) -> Iterator[tuple[GroupedChannel, Hashable]]:
+    def _named(self) -> Iterator[tuple[FilteredColumn, Hashable]]:
         """Yield channels with their names."""
-        return zip(self.states.channels, self._history.channels, strict=True)
+        return zip(self.states.columns, self._history.channels, strict=True)
 
     def _effects(self, candidate: Candidate) -> list[Effect]:
         """Return the effects of X in a form."""
@@ -268,14 +240,15 @@ class StructuralAnswers:
 
     def link(self, channel: int, series: int) -> Link:
         """Return what the most probable form's parts add up to, of y."""
-        one = self.states.channels[channel]
-        candidate, _ = one.groups[one.place[series]].heaviest
+        column = self.states.columns[channel]
+        candidate = column.candidates[column.heaviest[series]]
         return candidate.link if candidate.form.linked else IDENTITY
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
-        one = self.states.channels[channel]
-        candidate, states = one.groups[one.place[series]].heaviest
+        column = self.states.columns[channel]
+        k = column.heaviest[series]
+        candidate, states = column.candidates[k], column.states[k]
         mean, covariance = states.means[series], states.covariances[series]
         found, effects = [], self._effects(candidate)
         # coefficients are the last states, in the order of the effects
@@ -360,7 +333,7 @@ class StructuralAnswers:
             n_series=len(known.keys),
             changes=None if changes is None else changes[:, order],
         )
-        adjustments: list[Adjustment | None] = [None] * len(self.states.channels)
+        adjustments: list[Adjustment | None] = [None] * len(self.states.columns)
         if self._ahead is not None:
             adjustments = self._ahead.adjustments(self._history, table, known)
         return table, order, adjustments
@@ -368,56 +341,25 @@ class StructuralAnswers:
     def _each(
         self,
         asked: Asked,
-        of: Callable[[Distribution, Limits], Array],
-        n_levels: int = 0,
-        is_widened: bool = True,
+        of: Callable[[Prediction], Array],
+        n: int | None,
+        shape: tuple[int, ...] = (),
     ) -> Array:
-        """Return numbers of each row's distribution in each channel, and limits."""
-        is_curved = any(effect.knots for effect in self.model.design.effects)
-        # of a line in X the mean over paths is that at the mean of X: none are needed
-        n = None if is_widened or is_curved else 0
-        rows, order, adjustments = self._asked(asked, n)
-        shape = [len(order), len(self._history.channels)]
-        if n_levels:
-            shape.append(n_levels)
-        table = np.empty(shape)
-        for k, own, place, adjustment in self._parts(rows, adjustments):
-            limits = self.states.limits(k, own, adjustment)
-            found = self._answered(k, own, adjustment, limits, is_widened=is_widened)
-            table[order[place], k] = of(found, limits)
+        """Return numbers, of a ``shape``, of each row's prediction in each channel."""
+        _, order, predictions = self._predictions(asked, n)
+        table = np.empty((len(order), len(self._history.channels), *shape))
+        for k, prediction in enumerate(predictions):
+            table[order, k] = of(prediction)
         return finite(table)
 
-    def _parts(
-        self, rows: ChannelRows, adjustments: list[Adjustment | None]
-    ) -> Iterator[tuple[int, ChannelRows, Rows, Adjustment | None]]:
-        """Yield channels with the rows of like series, their place, and its move."""
-        if not len(rows.times):
-            return
-        for k, adjustment in enumerate(adjustments):
-            for _, place in self.states.channels[k].split(rows):
-                own = None if adjustment is None else adjustment.at(place)
-                yield k, rows.where(place), place, own
-
-    def _answered(
-        self,
-        channel: int,
-        asked: ChannelRows,
-        adjustment: Adjustment | None,
-        limits: Limits,
-        is_widened: bool,
-    ) -> Mixture | Floored | Between:
-        """Return a channel's distribution: within bounds, told or zero."""
-        mixture = self.states.answered(
-            channel,
-            asked,
-            adjustment=adjustment,
-            limits=limits,
-            is_widened=is_widened,
-        )
-        step, bounds = self._steps[channel], self._bounds[channel]
-        if np.isfinite(bounds).all():
-            return Between(mixture, bounds)
-        return mixture if np.isnan(step) else Floored(mixture, step, bounds)
+    def _predictions(
+        self, asked: Asked, n: int | None
+    ) -> tuple[ChannelRows, Numbers, Iterator[Prediction]]:
+        """Return rows, sorted, their places, and what is predicted of each channel."""
+        rows, order, adjustments = self._asked(asked, n)
+        each = enumerate(adjustments) if len(order) else ()
+        found = (self.states.prediction(k, rows, own) for k, own in each)
+        return rows, order, found
 
     def _warn_of_controls(self, known: Observations) -> None:
         """Warn of X that is not as it was."""

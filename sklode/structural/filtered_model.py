@@ -6,17 +6,27 @@ Tested in tests/structural/test_exactness.py and test_concurrent.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
 from sklode.structural.coupling.contemporaneous import Told
 from sklode.structural.effects.effect import places
-from sklode.structural.filtering import GroupedChannel
+from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import StructuralModel
-from sklode.structural.predictive.limits import BOUNDS, Limits
-from sklode.structural.predictive.mixture import Adjustment, Mixture
+from sklode.structural.predictive.limits import Limits
+from sklode.structural.predictive.steps import (
+    Adjustment,
+    Bounded,
+    Inflated,
+    MeansWithin,
+    Prediction,
+    Step,
+    WithinMoves,
+)
 from sklode.structural.rows import ChannelRows
 
 N_PATHS = 40
@@ -29,17 +39,17 @@ class FilteredModel:
 
     model: StructuralModel
     observations: Observations
-    channels: list[GroupedChannel]
+    columns: list[FilteredColumn]
 
     @classmethod
     def of(cls, model: StructuralModel, observations: Observations) -> FilteredModel:
         """Filter the rows of series, those that the model was found on or others."""
         tables = model.design.tables(observations)
-        channels = [
-            GroupedChannel.of(column.candidates, table, column.span)
+        columns = [
+            FilteredColumn.of(column.candidates, table, column.span)
             for column, table in zip(model.columns, tables, strict=True)
         ]
-        return cls(model, observations, channels)
+        return cls(model, observations, columns)
 
     def updated(self, observations: Observations) -> FilteredModel:
         """Return the same after more rows, filtering only those if it can."""
@@ -54,34 +64,47 @@ class FilteredModel:
         if fresh is None or may_change or self.model.design.is_delayed:
             return FilteredModel.of(self.model, observations)
         tables = self.model.design.tables(observations, fresh)
-        pairs = zip(self.channels, tables, strict=True)
-        channels = [channel.continued(table) for channel, table in pairs]
-        return FilteredModel(self.model, observations, channels)
+        pairs = zip(self.columns, tables, strict=True)
+        columns = [column.continued(table) for column, table in pairs]
+        return FilteredModel(self.model, observations, columns)
 
-    def answered(
+    @cached_property
+    def quanta(self) -> Array:
+        """1 of counts, 0 of what is not below zero, NaN of others, (column,).
+
+        A column is what both the rows of the fit and these say; NaN if either is.
+        """
+        columns = self.model.columns
+        bounds = np.stack([column.bounds for column in columns])
+        found = np.array([column.quantum for column in columns])
+        return np.minimum(found, steps_of(margins(self.observations.values, bounds)))
+
+    def prediction(
         self,
-        channel: int,
+        column: int,
         asked: ChannelRows,
         adjustment: Adjustment | None = None,
-        limits: Limits | None = None,
-        is_widened: bool = False,
-    ) -> Mixture:
-        """Return the distribution of a channel, as wide as errors were if asked.
+        is_limited: bool = True,
+    ) -> Prediction:
+        """Return a column's predictive distribution, and the steps that lead to it.
 
-        What a move begins at stays within ``limits``, if they are given.
-        Rows are of one group's series here and below, see `GroupedChannel.split`.
+        Not ``is_limited``: before a network, bounds and the moves seen limit it.
         """
-        own = self.channels[channel].of_rows(asked)
-        mixture = own.answered(asked, self._told(channel, asked))
-        if is_widened:
-            mixture = mixture.widened(self._factor(channel, asked, adjustment))
-        mixture = own.blurred(mixture, asked)
-        if adjustment is None:
-            return mixture
-        if limits is not None:
-            # a logarithm may have run away, to where no move leads back from
-            mixture = mixture.within(*limits.ends(BOUNDS))
-        return mixture.adjusted(adjustment)
+        own, model = self.columns[column], self.model.columns[column]
+        steps: list[Step] = []
+        told = self._told(column, asked)
+        if told is not None:
+            steps.append(own.conditioned(told, asked))
+        steps.append(Inflated(self._factor(column, asked, adjustment)))
+        if asked.changes is not None:
+            steps.append(own.uncertain_X(asked, asked.changes))
+        if is_limited:
+            limits = self.limits(column, asked, adjustment)
+            if adjustment is not None:
+                steps += [MeansWithin(limits), adjustment]
+            quantum = float(self.quanta[column])
+            steps += [Bounded(quantum, model.bounds), WithinMoves(limits)]
+        return Prediction(own.mixture(asked), steps)
 
     def inputs(
         self,
@@ -107,7 +130,7 @@ class FilteredModel:
             channel = effect.column - known.controls.shape[1]
             before = ticks - round(effect.delay * design.unit)
             times, own = design.times(rows, series, before), np.array(columns)
-            is_late = times > self.channels[channel].table.ends[series]
+            is_late = times > self.columns[channel].table.ends[series]
             # by series, then by time, as tables of rows are
             late = np.flatnonzero(is_late)
             late = late[np.lexsort((times[late], series[late]))]
@@ -141,23 +164,17 @@ class FilteredModel:
     ) -> Array:
         """Return forecasts of a channel, and paths or else quantiles, (1 + n, row)."""
         values = np.empty((1 + n, len(asked.times)))
-        for _, place in self.channels[channel].split(asked):
-            own = asked.where(place)
-            found = self.answered(channel, own)
-            values[0, place] = found.points()
-            if n and seed is not None:
-                values[1:, place] = self.drawn(
-                    channel,
-                    own,
-                    n=n,
-                    seed=seed + channel,
-                    noise=False,
-                    adjustment=None,
-                )
-            elif n:
-                # in the middle of n parts of equal chance
-                levels = (np.arange(n) + 0.5) / n
-                values[1:, place] = found.quantiles(levels).T
+        found = self.prediction(channel, asked, is_limited=False)
+        values[0] = found.points()
+        if n and seed is not None:
+            drawn = self.columns[channel].drawn(
+                asked, n=n, seed=seed + channel, has_noise=False
+            )
+            values[1:] = found.paths(drawn)
+        elif n:
+            # in the middle of n parts of equal chance
+            levels = (np.arange(n) + 0.5) / n
+            values[1:] = found.distribution().quantiles(levels).T
         return values
 
     def limits(
@@ -167,53 +184,21 @@ class FilteredModel:
 
         A network knows other series: where it moves answers, theirs moves count too.
         """
-        one, model = self.channels[channel].of_rows(asked), self.model.columns[channel]
+        model = self.model.columns[channel]
         shared = None if adjustment is None else adjustment.weight > 0
-        found = Limits.of(
-            one.table,
-            asked,
-            model.moves,
-            heaviest=one.heaviest,
-            step=model.quantum,
-            shared=shared,
+        found = self.columns[channel].limits(
+            asked, model.moves, step=model.quantum, shared=shared
         )
         if np.isfinite(model.bounds).all():
             # two bounds suffice: no move is too far
             return found._replace(reach=np.full_like(found.reach, np.inf))
         return found
 
-    def drawn(
-        self,
-        channel: int,
-        asked: ChannelRows,
-        n: int,
-        seed: int,
-        noise: bool,
-        adjustment: Adjustment | None,
-    ) -> Array:
-        """Return draws of a channel, see `FilteredChannel.drawn`."""
-        mixture = self.answered(channel, asked)
-        group = self.channels[channel].of_rows(asked)
-        draws = group.drawn(
-            asked,
-            n=n,
-            seed=seed,
-            noise=noise,
-            told=self._told(channel, asked),
-            factor=self._factor(channel, asked, adjustment),
-            centre=mixture.medians(),
-        )
-        if adjustment is None:
-            return draws
-        adjustment, middle = mixture.limited(adjustment)
-        adjusted: Array = adjustment.of(draws, middle)
-        return adjusted
-
     def _factor(
         self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
     ) -> Array:
         """Return how many times as wide answers are as a channel expects."""
-        factor = self.channels[channel].of_rows(asked).widened(asked)
+        factor = self.columns[channel].inflated(asked)
         if adjustment is None:
             return factor
         # a network's are as wide as its own errors were
@@ -221,13 +206,13 @@ class FilteredModel:
 
     def _told(self, channel: int, asked: ChannelRows) -> Told | None:
         """Return what other channels add, in gaps and at ends or else later."""
-        told = self.model.concurrent.told(self.channels, channel, asked)
+        told = self.model.concurrent.told(self.columns, channel, asked)
         if told is not None or not self.model.cross.weights[:, :, channel].any():
             return told
         # next rows come after the last row of any channel
-        ends = np.max([one.table.ends for one in self.channels], axis=0)
+        ends = np.max([one.table.ends for one in self.columns], axis=0)
         ends = np.maximum(ends, 0.0)
-        sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)
+        sums = np.stack([one.sums_at(ends) for one in self.columns], axis=1)
         ahead = asked.times - ends[asked.series]
         shift = self.model.cross.shift(channel, sums[asked.series], ahead)
         nothing, as_wide = np.zeros_like(shift), np.ones_like(shift)

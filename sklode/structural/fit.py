@@ -24,12 +24,12 @@ from sklode.structural.coupling.next_rows import CrossChannel
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import Inputs
-from sklode.structural.filtering import GroupedChannel
+from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import ColumnModel, StructuralModel
 from sklode.structural.predictive.limits import LargestMoves
 from sklode.structural.rows import ChannelRows
 from sklode.structural.search.forms import SearchResult, fit_candidates
-from sklode.structural.search.groups import fit_groups, groups_of
+from sklode.structural.search.groups import fit_groups, weights_of
 from sklode.structural.search.periods import (
     Seasons,
     clock_periods,
@@ -102,7 +102,7 @@ def fit_model(
     candidates = [column.candidates for column in columns]
     # what columns tell of each other is asked of the heaviest candidates alone
     likely = [
-        GroupedChannel.of(heaviest_of_each(one), table, span)
+        FilteredColumn.of(heaviest_of_each(one), table, span)
         for one, table, span in zip(candidates, tables, spans, strict=True)
     ]
     return StructuralModel(
@@ -235,7 +235,9 @@ def _with_smearing(
     candidates: list[Candidate], table: ChannelRows, span: float
 ) -> list[Candidate]:
     """Return candidates that know how far sums lie from medians, by group."""
-    own, rises = groups_of(candidates, table)[table.series], {}
+    weights, rises = weights_of(candidates, table), {}
     for one in heaviest_of_each(candidates):
-        rises[one.group] = one.skew(table.where(own == one.group), span)
+        k = next(k for k, other in enumerate(candidates) if other is one)
+        own = weights[k] > 0
+        rises[one.group] = one.skew(table.where(own[table.series]), span)
     return [one._replace(rise=rises[one.group]) for one in candidates]

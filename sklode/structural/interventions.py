@@ -19,7 +19,7 @@ from scipy.stats import norm
 from sklode.data.arrays import Array
 from sklode.structural.candidates import Candidate, kalman_back
 from sklode.structural.components.space import PLACE
-from sklode.structural.filtering import FilteredChannel
+from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.rows import ChannelRows
 
 SPIKE, STEP, SLOPE = KINDS = range(3)
@@ -45,7 +45,7 @@ class Shock(NamedTuple):
 
 
 def find_shocks(
-    table: ChannelRows, fit: Callable[[ChannelRows], FilteredChannel]
+    table: ChannelRows, fit: Callable[[ChannelRows], FilteredColumn]
 ) -> tuple[list[Shock], Candidate]:
     """Return shocks of a lone series, and what it is else.
 
@@ -78,10 +78,9 @@ class _Fitted(NamedTuple):
     table: ChannelRows
 
     @classmethod
-    def of(cls, group: FilteredChannel) -> _Fitted:
+    def of(cls, group: FilteredColumn) -> _Fitted:
         """Return the heaviest candidate, its span, and rows with what it reads."""
-        candidate, _ = group.heaviest
-        return cls(candidate, group.span, group.table)
+        return cls(group.best, group.span, group.table)
 
     @property
     def plain(self) -> Candidate:
@@ -113,7 +112,7 @@ def _taken_out(fitted: _Fitted) -> tuple[list[Shock], ChannelRows]:
 
 
 def _proved_turn(
-    fitted: _Fitted, fit: Callable[[ChannelRows], FilteredChannel]
+    fitted: _Fitted, fit: Callable[[ChannelRows], FilteredColumn]
 ) -> tuple[Shock, _Fitted] | None:
     """Return a turn of the slope, and the rest, if that is more probable.
 

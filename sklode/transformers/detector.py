@@ -18,7 +18,7 @@ from sklode.structural import interventions as shocks
 from sklode.transformers.prototype import at, check_prototype
 
 if TYPE_CHECKING:
-    from sklode.structural.filtering import FilteredChannel
+    from sklode.structural.filtered_column import FilteredColumn
     from sklode.structural.rows import ChannelRows
 
 # By label: sktime keeps 0 for rows at which nothing happened.
@@ -161,7 +161,7 @@ class StructuralDetector(BaseDetector):
     ) -> list[_Event]:
         """Return what the model does not expect."""
         known = y.dropna()
-        heaviest, _ = _group(first).heaviest
+        heaviest = _column(first).best
         # sizes are of what y is linked to, which stays the same
         is_linked = heaviest.form.linked and not heaviest.link.past
         prototype = forecaster.clone().set_params(
@@ -171,14 +171,14 @@ class StructuralDetector(BaseDetector):
         # where a logarithm has zeros y itself is judged, by another model than first
         if heaviest.form.linked and not is_linked:
             first = prototype.clone().fit(known)
-        table = _group(first).table
+        table = _column(first).table
 
-        def fit(rows: ChannelRows) -> FilteredChannel:
+        def fit(rows: ChannelRows) -> FilteredColumn:
             # of all rows the model is fitted already
             if rows is table:
-                return _group(first)
+                return _column(first)
             values = pd.DataFrame(rows.values, known.index, known.columns)
-            return _group(prototype.clone().fit(values))
+            return _column(prototype.clone().fit(values))
 
         # shocks are numbered by known rows, events by all
         place = np.flatnonzero(y.notna().to_numpy()[:, 0])
@@ -200,11 +200,11 @@ class StructuralDetector(BaseDetector):
         return [{"forecaster": forecaster}, {}]
 
 
-def _group(forecaster: StructuralForecaster) -> FilteredChannel:
+def _column(forecaster: StructuralForecaster) -> FilteredColumn:
     """Return the lone column's filtered rows."""
     answers: Any = forecaster._answers
-    group: FilteredChannel = answers.states.channels[0].groups[0]
-    return group
+    column: FilteredColumn = answers.states.columns[0]
+    return column
 
 
 def _left_out(

@@ -14,8 +14,8 @@ from sklode.hybrid import model as prediction
 from sklode.hybrid import training as ahead
 from sklode.hybrid.model import NetworkWeights
 from sklode.structural.predictive import limits
-from sklode.structural.predictive.mixture import TO_DEVIATION
 from sklode.structural.predictive.scale_by_lead import Widening
+from sklode.structural.predictive.steps import TO_DEVIATION
 from tests.series import tiny, uneven_stamps, waves
 
 STEPS = [1, 2, 5, 9]
@@ -287,3 +287,25 @@ def test_rows_that_lay_ahead_are_the_levels_once_an_update_has_shown_them() -> N
     expected = level.predict_at(at)
     pd.testing.assert_series_equal(forecaster.predict_at(at), expected)
     assert (forecaster.predict(STEPS) - level.predict(STEPS)).abs().min() > 1e-6
+
+
+def test_paths_and_quantiles_agree_while_a_network_counts_and_limits_bind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also of a logarithm that has run away, which the network starts from."""
+    y = pd.Series(
+        np.exp(np.r_[np.sin(np.arange(50) / 4), np.linspace(0, 9, 10)]),
+        pd.date_range("2024-01-01", periods=60),
+    )
+    forecaster = fitted(0.5, y)
+    assert forecaster.components_["logarithm"].iloc[0]
+    # a fortieth of the largest move: the ends of most intervals lie there
+    monkeypatch.setattr(limits, "BOUNDS", 0.025)
+    steps, alpha = [1, 3, 8], [0.05, 0.3, 0.5, 0.7, 0.95]
+    found = forecaster.predict_quantiles(steps, alpha=alpha).to_numpy()
+    paths = forecaster.sample(steps, n_samples=4000).to_numpy().reshape(4000, -1)
+    assert (found[:, 0] == paths.min(0)).any()
+    assert (found[:, -1] == paths.max(0)).any()
+    for k, level in enumerate(alpha):
+        assert ((paths <= found[:, k] * (1 + 1e-9)).mean(0) > level - 0.02).all()
+        assert ((paths < found[:, k] * (1 - 1e-9)).mean(0) < level + 0.02).all()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklode.data.links import Link
 from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import Form
-from sklode.structural.filtering import FilteredChannel
+from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.rows import ChannelRows
 
 Array = NDArray[np.floating]
@@ -208,12 +208,12 @@ def asked(*times: Any, n_controls: int = 0, seed: int = 1) -> ChannelRows:
     return ChannelRows.of(series, flat, np.nan, inputs, len(times))
 
 
-def level(table: ChannelRows, *candidates: Candidate) -> FilteredChannel:
+def level(table: ChannelRows, *candidates: Candidate) -> FilteredColumn:
     """Return the level of rows whose usual series spans `SPAN`."""
-    return FilteredChannel.of(list(candidates), table, SPAN)
+    return FilteredColumn.of(list(candidates), table, SPAN)
 
 
-def answer(channel: FilteredChannel, queries: ChannelRows) -> tuple[Array, Array]:
+def answer(channel: FilteredColumn, queries: ChannelRows) -> tuple[Array, Array]:
     """Return mean and variance of the signal where there is one component."""
-    mixture = channel.answered(queries)
+    mixture = channel.mixture(queries)
     return mixture.means[0], mixture.spreads[0] ** 2

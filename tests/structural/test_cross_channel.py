@@ -76,10 +76,8 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
     grown = FilteredModel.of(found, start)
     for end in (201, 230, 231, 299, 300):
         grown = grown.updated(History.of(y[:end], None).observations)
-    for one, other in zip(grown.channels, whole.channels, strict=True):
-        np.testing.assert_allclose(
-            one.groups[0].sums, other.groups[0].sums, rtol=1e-9, atol=1e-12
-        )
+    for one, other in zip(grown.columns, whole.columns, strict=True):
+        np.testing.assert_allclose(one.sums, other.sums, rtol=1e-9, atol=1e-12)
 
 
 def test_a_panel_is_pooled() -> None:

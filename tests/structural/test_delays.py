@@ -147,8 +147,8 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
     grown = FilteredModel.of(found, History.of(y[:200], None).observations)
     for end in (201, 230, 231, 299, 300):
         grown = grown.updated(History.of(y[:end], None).observations)
-    for one, other in zip(grown.channels, whole.channels, strict=True):
-        states = one.groups[0].states[0].means, other.groups[0].states[0].means
+    for one, other in zip(grown.columns, whole.columns, strict=True):
+        states = one.states[0].means, other.states[0].means
         np.testing.assert_allclose(*states, rtol=1e-9, atol=1e-12)
 
 

@@ -251,8 +251,8 @@ def test_an_update_goes_on_with_effects(
     assert np.abs(found - y[350:]).mean() < 0.4
     at_once = FilteredModel.of(level, forecaster._history.rows)
     for one, other in zip(
-        at_once.channels[0].groups[0].states,
-        forecaster._answers.states.channels[0].groups[0].states,
+        at_once.columns[0].states,
+        forecaster._answers.states.columns[0].states,
         strict=True,
     ):
         np.testing.assert_allclose(other.means, one.means, atol=1e-9)

@@ -122,7 +122,7 @@ def test_a_series_of_no_rows_is_answered_alike_in_company(times: list[float]) ->
         np.testing.assert_allclose(alone[1], together[1][k], rtol=1e-12)
     exact = posterior(one, table.alone(1), np.array(times), np.zeros((2, 1)))
     np.testing.assert_allclose(together[1], np.diag(exact.covariance), rtol=1e-8)
-    draws = channel.drawn(asked([], times), 20_000, 0, False)
+    draws = channel.drawn(asked([], times), 20_000, seed=0, has_noise=False).values()
     np.testing.assert_allclose(np.cov(draws.T), exact.covariance, rtol=0.05)
 
 
@@ -204,7 +204,7 @@ def test_draws_have_the_posteriors_mean_and_covariance(name: str, where: str) ->
     exact = posterior(one, table.alone(1), times, queries.inputs)
     channel = level(table, one)
     for noise in (False, True):
-        draws = channel.drawn(queries, n, 3, noise)
+        draws = channel.drawn(queries, n, seed=3, has_noise=noise).values()
         covariance = exact.covariance + noise * one.noise * np.eye(len(times))
         draws = (draws - one.location) / one.scale
         sizes = np.sqrt(np.diag(covariance))
@@ -218,8 +218,9 @@ def test_components_give_as_many_draws_as_they_weigh() -> None:
     pair = candidate(weight=0.3, noise=0.1), candidate(weight=0.7, noise=3.0)
     channel, queries = level(table_of((20,)), *pair), asked([25.0])
     levels = np.array([0.05, 0.2, 0.5, 0.8, 0.95])
-    found = np.quantile(channel.drawn(queries, 10_000, 0, True), levels)
-    expected = channel.answered(queries).quantiles(levels)[0]
+    draws = channel.drawn(queries, 10_000, seed=0, has_noise=True).values()
+    found = np.quantile(draws, levels)
+    expected = channel.mixture(queries).quantiles(levels)[0]
     np.testing.assert_allclose(found, expected, atol=0.2)
 
 

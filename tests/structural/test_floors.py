@@ -7,18 +7,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sklode.data.links import Link, has_zeros, link_of, steps_of
-from sklode.structural.predictive.mixture import Floored, Mixture
+from sklode.data.links import IDENTITY, Link, has_zeros, link_of, steps_of
+from sklode.structural.predictive.bounds import Floored
+from sklode.structural.predictive.mixture import Mixture
 
 N = 400_000
+NONE = np.array([-np.inf, np.inf])
 
 
 def normal(mean: float, spread: float, noise: float, log: bool = False) -> Mixture:
     """Return two normals that are alike, of one query."""
     means = np.array([[mean - 0.1 * spread], [mean + 0.1 * spread]])
     spreads, noises = np.full((2, 1), spread), np.full((2, 1), noise)
-    given = np.full(2, 0.5), means, spreads, noises, np.full(2, log)
-    return Mixture(*given, Link(low=0.0), passing=noises**2)
+    return Mixture(
+        weights=np.full((2, 1), 0.5),
+        means=means,
+        spreads=spreads,
+        noises=noises,
+        links=(Link(low=0.0) if log else IDENTITY,) * 2,
+        fading=np.zeros((2, 1)),
+        smearing=np.ones((2, 1)),
+    )
 
 
 def draws(mixture: Mixture) -> np.ndarray:
@@ -26,7 +35,7 @@ def draws(mixture: Mixture) -> np.ndarray:
     chosen = rng.integers(0, 2, N)
     spread = np.hypot(mixture.spreads, mixture.noises)[chosen, 0]
     found = mixture.means[chosen, 0] + spread * rng.standard_normal(N)
-    return np.exp(found)[:, None] if mixture.linked[0] else found[:, None]
+    return np.exp(found)[:, None] if mixture.is_linked[0] else found[:, None]
 
 
 CASES = {
@@ -46,7 +55,7 @@ steps = pytest.mark.parametrize("step", [0.0, 1.0])
 @steps
 def test_quantiles_variance_and_draws_agree(case: str, step: float) -> None:
     mixture = normal(*CASES[case])
-    floored, found = Floored(mixture, step), draws(mixture)
+    floored, found = Floored(mixture, step, NONE), draws(mixture)
     values = floored.put(found)[:, 0]
     assert values.min() >= 0
     if step:
@@ -70,20 +79,22 @@ def test_the_mean_of_draws_is_that_of_a_signal_not_below_zero(
     mean, spread, noise = CASES[case]
     signal = mean + spread * np.random.default_rng(1).standard_normal(N)
     mixture = normal(mean, spread, noise)
-    found = Floored(mixture, step).put(draws(mixture)).mean()
+    found = Floored(mixture, step, NONE).put(draws(mixture)).mean()
     assert found == pytest.approx(np.maximum(signal, 0).mean(), rel=0.03)
 
 
 def test_log_normals_are_only_rounded() -> None:
     mixture = normal(1.0, 0.3, 0.9, log=True)
-    found, values = Floored(mixture, 0.0), draws(mixture)
+    found, values = Floored(mixture, 0.0, NONE), draws(mixture)
     np.testing.assert_array_equal(found.put(values), values)
-    np.testing.assert_array_equal(Floored(mixture, 1.0).put(values), np.round(values))
+    np.testing.assert_array_equal(
+        Floored(mixture, 1.0, NONE).put(values), np.round(values)
+    )
 
 
 def test_a_logarithm_with_an_offset_is_taken_back() -> None:
     plain = normal(1.0, 0.3, 0.2, log=True)
-    offset = replace(plain, link=Link(low=0.0, past=2.0))
+    offset = replace(plain, links=(Link(low=0.0, past=2.0),) * 2)
     levels = np.array([0.05, 0.5, 0.95])
     expected = plain.quantiles(levels) - 2
     np.testing.assert_allclose(offset.quantiles(levels), expected, rtol=1e-9)

@@ -13,7 +13,7 @@ from sklode.structural.filter import backward as kalman_back
 from sklode.structural.filter import forward as kalman
 from sklode.structural.filter.outliers import CLEAR
 from sklode.structural.filter.system import FilterPass, States
-from sklode.structural.filtering import NO_SHOCKS
+from sklode.structural.filtered_column import NO_SHOCKS
 from sklode.structural.rows import ChannelRows
 from tests.structural.processes import SPAN, candidate, posterior, table_of
 

@@ -10,7 +10,8 @@ from scipy.integrate import quad
 from scipy.stats import lognorm, norm
 
 from sklode.data.links import IDENTITY, Link, steps_of
-from sklode.structural.predictive.mixture import Adjustment, Mixture
+from sklode.structural.predictive.mixture import Mixture, Paths
+from sklode.structural.predictive.steps import Adjustment
 
 LOGARITHM = Link(low=0.0)
 LEVELS = np.array([0.001, 0.05, 0.5, 0.8, 0.999])
@@ -24,24 +25,24 @@ def mixture(*parts: tuple[float, float, float, float, bool]) -> Mixture:
     spreads = np.sqrt(variances)[:, None]
     noises = np.sqrt(noises)[:, None]
     return Mixture(
-        weights=weights,
+        weights=weights[:, None],
         means=means[:, None],
         spreads=spreads,
         noises=noises,
-        linked=logarithm,
-        link=LOGARITHM,
-        passing=noises**2,
+        links=tuple(LOGARITHM if log else IDENTITY for log in logarithm),
+        fading=np.zeros_like(noises),
+        smearing=np.ones_like(noises),
     )
 
 
 def distributions(of: Mixture, noise: bool) -> list[tuple[float, Any]]:
     found = []
     for weight, mean, spread, extra, log in zip(
-        of.weights,
+        of.weights[:, 0],
         of.means[:, 0],
         of.spreads[:, 0],
         of.noises[:, 0],
-        of.linked,
+        of.is_linked[:, 0],
         strict=True,
     ):
         spread = np.hypot(spread, noise * extra)
@@ -108,6 +109,13 @@ def test_a_logarithm_beyond_all_floats_is_the_largest_and_no_infinity() -> None:
     assert not np.isfinite(of.variance()).all()  # which answers refuse
 
 
+def paths_of(values: Any) -> Paths:
+    """Return paths of y, (path, query)."""
+    nothing = np.zeros_like(values)
+    number = np.zeros(values.shape, np.int64)
+    return Paths(component=number, signal=values, noise=nothing, links=(IDENTITY,))
+
+
 def adjusted(
     of: Mixture, target: float, weight: float, factor: float, log: bool
 ) -> Any:
@@ -115,7 +123,7 @@ def adjusted(
     adjustment = Adjustment(
         link, *(np.array([x]) for x in (target, weight, factor, np.inf, np.nan))
     )
-    return of.adjusted(adjustment), adjustment
+    return adjustment.on_mixture(of), adjustment
 
 
 @pytest.mark.parametrize(
@@ -133,14 +141,14 @@ def test_a_move_shifts_the_median_and_stretches_all_quantiles(
     np.testing.assert_allclose(plain(found.quantiles(LEVELS)), expected, rtol=1e-6)
     np.testing.assert_allclose(plain(found.medians()), centre, rtol=1e-6)
     # draws move with the quantiles
-    drawn = adjustment.of(of.quantiles(LEVELS)[0][:, None], of.middle(adjustment))[:, 0]
+    drawn = adjustment.on_paths(paths_of(of.quantiles(LEVELS).T), of).values()[:, 0]
     np.testing.assert_allclose(drawn, found.quantiles(LEVELS)[0], rtol=1e-6)
 
 
 def test_a_component_of_another_kind_moves_with_the_others() -> None:
     of = mixture((0.8, 1.0, 0.3, 0.1, True), (0.2, 2.8, 0.4, 0.1, False))
     found, _ = adjusted(of, 3.0, 1.0, 0.5, True)
-    assert found.linked.tolist() == [True, True]
+    assert found.is_linked[:, 0].tolist() == [True, True]
     assert (found.quantiles(LEVELS) > 0).all()
     assert found.medians()[0] == pytest.approx(np.exp(3.0), rel=0.05)
 
@@ -148,10 +156,10 @@ def test_a_component_of_another_kind_moves_with_the_others() -> None:
 @each
 def test_a_forecast_is_the_mean_over_noise_at_the_median_signal(name: str) -> None:
     of = MIXTURES[name]
-    if len(of.weights) == 1 and of.linked[0]:
+    if len(of.weights) == 1 and of.is_linked[0]:
         expected = lognorm(of.noises[0, 0], scale=np.exp(of.means[0, 0])).mean()
         assert of.points()[0] == pytest.approx(expected)
-    elif not of.linked.any():  # symmetric: the median is both
+    elif not of.is_linked.any():  # symmetric: the median is both
         np.testing.assert_array_equal(of.points(), of.medians())
     else:
         assert of.points()[0] >= of.medians()[0]

@@ -28,8 +28,8 @@ def fitted(y: Any) -> Any:
 
 
 def widening(forecaster: Any) -> Widening:
-    (channel,) = forecaster._answers.states.channels
-    found: Widening = channel.groups[0].widening
+    (column,) = forecaster._answers.states.columns
+    (found,) = column.widenings.values()
     return found
 
 
@@ -63,8 +63,10 @@ def test_quantiles_paths_and_variances_are_as_wide_and_forecasts_stay() -> None:
     np.testing.assert_allclose(paths.var(0), variance, rtol=0.15)
     points = forecaster.predict(AHEAD)
     # the same, were nothing widened
-    ((channel,),) = (one.groups for one in forecaster._answers.states.channels)
-    channel.__dict__["widening"] = Widening(found.leads, np.ones(len(found.leads)))
+    (column,) = forecaster._answers.states.columns
+    (heaviest,) = column.widenings
+    nothing = Widening(found.leads, np.ones(len(found.leads)))
+    column.widenings[heaviest] = nothing
     pd.testing.assert_series_equal(points, forecaster.predict(AHEAD))
     plain = forecaster.predict_quantiles(AHEAD, alpha=levels).to_numpy()
     np.testing.assert_allclose(plain[:, 1], quantiles[:, 1], rtol=1e-6)
@@ -88,10 +90,10 @@ def test_more_intervals_hold_after_a_kink() -> None:
     for seed in range(10):
         y = series(seed, since=24, kink=0.4)
         forecaster, truth = fitted(y[:-12]), y[-12:]
-        ((channel,),) = (one.groups for one in forecaster._answers.states.channels)
-        usual = channel.widening
+        (column,) = forecaster._answers.states.columns
+        ((heaviest, usual),) = column.widenings.items()
         for found in (usual, Widening(usual.leads, np.ones(len(usual.leads)))):
-            channel.__dict__["widening"] = found
+            column.widenings[heaviest] = found
             low, high = forecaster.predict_interval(AHEAD).to_numpy().T
             shares.append(((truth >= low) & (truth <= high)).mean())
     widened, plain = np.reshape(shares, (10, 2)).mean(0)

@@ -21,7 +21,7 @@ from sklode.structural.coupling.proof import (
 )
 from sklode.structural.filter.system import States
 from sklode.structural.rows import ChannelRows, last_rows
-from sklode.structural.search.groups import groups_of
+from sklode.structural.search.groups import weights_of
 
 # how long innovations last, in usual gaps; the first: the last row alone
 MEMORIES = 1e-6, 2.0, 10.0
@@ -152,11 +152,11 @@ class _Ahead(NamedTuple):
 def _look_ahead(groups: list[Candidate], span: float, table: ChannelRows) -> _Ahead:
     """Look ahead from each row; each series by its group's candidate."""
     n = len(table.times)
-    own = groups_of(groups, table)[table.series]
+    weights = weights_of(groups, table)
     innovations = np.empty(n)
     residuals, gaps = np.empty((2, n, len(_LEADS)))
-    for candidate in groups:
-        mine = own == candidate.group
+    for k, candidate in enumerate(groups):
+        mine = (weights[k] > 0)[table.series]
         if mine.any():
             found = _look_ahead_by(candidate, span, table.where(mine))
             innovations[mine] = found.innovations

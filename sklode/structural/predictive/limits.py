@@ -1,6 +1,6 @@
 """How far values have moved in as long a time: what forecasts stay within.
 
-The bounds that users tell are others: see `Floored` and `Between` in `mixture`.
+The bounds that users tell are others: see `bounds`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.ticks import rows_before
 from sklode.structural.candidates import Candidate
 from sklode.structural.filter.system import States
-from sklode.structural.rows import ChannelRows
+from sklode.structural.rows import ChannelRows, Rows
 
 POINTS, BOUNDS = 2.0, 20.0
 """Times the largest move: of forecasts, and of intervals' ends and paths.
@@ -76,8 +76,8 @@ class Limits(NamedTuple):
 
     centre: Array  # (query,), the nearest row's value
     reach: Array  # (query,), the largest move in as long a time
-    candidate: Candidate
     effect: Array  # (query,), of X since that row, in states' units
+    units: list[tuple[Candidate, Rows]]  # of the states, of which queries
     held: Array  # (2, query), what points stay within beside, see `LargestMoves.held`
 
     @classmethod
@@ -87,16 +87,17 @@ class Limits(NamedTuple):
         table: ChannelRows,
         queries: ChannelRows,
         known: LargestMoves,
-        heaviest: tuple[Candidate, States],
+        heaviest: list[tuple[Candidate, States, Rows]],
         step: float,
         shared: Flags | None = None,
     ) -> Limits:
         """Return those of queries, by the rows of a channel.
 
-        Those that are ``shared`` ask the moves of all series. Where nothing has moved,
-        and in series without rows, there are none.
+        ``heaviest`` are candidates with their states, and which queries they are for.
+        Queries that are ``shared`` ask the moves of all series. Where nothing has
+        moved, and in series without rows, there are none.
         """
-        series, (candidate, states) = queries.series, heaviest
+        series = queries.series
         row, lags = _nearest(table, queries)
         reach = _own(table, series, lags)
         few = (table.lengths[series] < _FEWEST) | (reach == 0)
@@ -113,19 +114,21 @@ class Limits(NamedTuple):
         if step == 1:
             # counts move by whole numbers
             reach = np.ceil(reach - _SAME)
-        effect = np.zeros(len(row))
-        columns = candidate.form.columns
-        if columns and len(table.times):
-            # the first input is the clock; coefficients are the last states
-            at_row = table.inputs[row, 1:][:, columns]
-            changes = queries.inputs[:, 1:][:, columns] - at_row
-            coefficients = states.means[series, -len(columns) :]
-            effect = (changes * coefficients).sum(1)
+        effect, units = np.zeros(len(row)), []
+        for candidate, states, mine in heaviest:
+            columns, own = candidate.form.columns, series[mine]
+            units.append((candidate.at(own), mine))
+            if columns and len(table.times):
+                # the first input is the clock; coefficients are the last states
+                at_row = table.inputs[row[mine], 1:][:, columns]
+                changes = queries.inputs[mine, 1:][:, columns] - at_row
+                coefficients = states.means[own, -len(columns) :]
+                effect[mine] = (changes * coefficients).sum(1)
         return cls(
             centre=centre,
             reach=reach,
-            candidate=candidate.at(series),
             effect=effect,
+            units=units,
             held=known.held(few, centre, lags),
         )
 
@@ -156,9 +159,11 @@ class Limits(NamedTuple):
         """Return limits, (query,) each, that X moves outward."""
         if not self.effect.any():
             return low, high
-        one = self.candidate
-        moved_low = one.original(one.scaled(low) + self.effect)
-        moved_high = one.original(one.scaled(high) + self.effect)
+        moved_low, moved_high = low.copy(), high.copy()
+        for one, mine in self.units:
+            effect = self.effect[mine]
+            moved_low[mine] = one.original(one.scaled(low[mine]) + effect)
+            moved_high[mine] = one.original(one.scaled(high[mine]) + effect)
         return np.minimum(low, moved_low), np.maximum(high, moved_high)
 
 

@@ -2,7 +2,7 @@
 
 A logarithm, its offset, outliers and how large a season is depend on whether values are
 zero, now and then or often: those with zeros must not cost their neighbours the season.
-A series is forecast by its group, in `sklode.structural.filtering.GroupedChannel`.
+A series is forecast by the candidates of its group, which have no weight in others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sklode.data.arrays import Numbers
+from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate
 from sklode.structural.effects.effect import Effect
 from sklode.structural.rows import ChannelRows
@@ -54,10 +54,15 @@ def nearest(groups: Sequence[int], kinds: Numbers) -> Numbers:
     return np.where(kinds < 0, known[0], found)
 
 
-def groups_of(candidates: Sequence[Candidate], table: ChannelRows) -> Numbers:
-    """Return each series' group, of those that candidates have."""
-    groups = dict.fromkeys(candidate.group for candidate in candidates)
-    return nearest([*groups], kinds_of(table))
+def weights_of(candidates: Sequence[Candidate], table: ChannelRows) -> Array:
+    """Return candidates' weights in each series, (candidate, series).
+
+    They are zero in series that are most like those of another group.
+    """
+    groups = np.array([candidate.group for candidate in candidates])
+    own = nearest([*dict.fromkeys(groups.tolist())], kinds_of(table))
+    weights = np.array([candidate.weight for candidate in candidates])
+    return np.where(groups[:, None] == own, weights[:, None], 0.0)
 
 
 def fit_groups(

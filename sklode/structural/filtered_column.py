@@ -1,0 +1,476 @@
+"""A column with the states of series after their rows: what these answer.
+
+Durbin and Koopman (2012): filtering and smoothing, chapter 4; draws of the signal given
+all rows by the simulation smoother, section 4.9.
+
+Tested in tests/structural/test_exactness.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.links import IDENTITY, Link
+from sklode.structural.candidates import Candidate, kalman, kalman_back
+from sklode.structural.components.space import StateSpace
+from sklode.structural.coupling.contemporaneous import Told
+from sklode.structural.coupling.next_rows import MEMORIES
+from sklode.structural.filter.system import States
+from sklode.structural.predictive.limits import LargestMoves, Limits
+from sklode.structural.predictive.mixture import Mixture, Paths
+from sklode.structural.predictive.scale_by_lead import Widening
+from sklode.structural.predictive.steps import Conditioned, UncertainX
+from sklode.structural.rows import ChannelRows, Rows
+from sklode.structural.search.groups import weights_of
+
+# none are asked for, see `filter.backward.smooth_rows`
+NO_SHOCKS = np.zeros((0, 3, 2))
+
+
+@dataclass(frozen=True)
+class FilteredColumn:
+    """A column's candidates, its rows, and the states of series after these."""
+
+    candidates: list[Candidate]
+    weights: Array  # (candidate, series), zero of series that one is not for
+    table: ChannelRows
+    span: float
+    spaces: list[StateSpace]
+    states: list[States]
+    sums: Array  # (series, memory), decayed innovations of each one's heaviest
+
+    @classmethod
+    def of(
+        cls, candidates: list[Candidate], table: ChannelRows, span: float
+    ) -> FilteredColumn:
+        """Filter the rows of a column."""
+        weights, n = weights_of(candidates, table), len(table.lengths)
+        own = [
+            candidate.own(_of_series(table, mine), span)
+            for candidate, mine in zip(candidates, weights > 0, strict=True)
+        ]
+        spaces = [candidate.space(span) for candidate in own]
+        nothing = cls(
+            candidates=own,
+            weights=weights,
+            table=table.where(slice(0)),
+            span=span,
+            spaces=spaces,
+            states=[States.first(space, n) for space in spaces],
+            sums=np.zeros((n, len(MEMORIES))),
+        )
+        return nothing.continued(table)
+
+    @cached_property
+    def heaviest(self) -> Numbers:
+        """The number of the candidate of most weight, (series,)."""
+        return self.weights.argmax(axis=0)
+
+    @property
+    def best(self) -> Candidate:
+        """The heaviest candidate of most series' kind, which is the first one's."""
+        kind = self.candidates[0].group
+        own = [one for one in self.candidates if one.group == kind]
+        return max(own, key=lambda one: one.weight)
+
+    def _by_heaviest(self, rows: ChannelRows) -> Iterator[tuple[int, Rows]]:
+        """Yield candidates with those of some rows whose series' heaviest they are."""
+        own = self.heaviest[rows.series]
+        some = np.unique(own).tolist()
+        for k in some:
+            yield k, slice(None) if len(some) == 1 else np.flatnonzero(own == k)
+
+    @property
+    def drift(self) -> Array:
+        """Sum of last innovations, in standard deviations, (series,)."""
+        # rows' innovations of variance one, each of which counts exp(-1 / memory) as
+        # much as the next, have a sum of variance 1 / (1 - exp(-2 / memory))
+        left = 1 - math.exp(-2 / MEMORIES[-1])
+        drift: Array = self.sums[:, -1] * math.sqrt(left)
+        return drift
+
+    def continued(self, new: ChannelRows) -> FilteredColumn:
+        """Return the states after more rows, which follow those it has."""
+        # the states at the start are those at first rows: no time has passed since
+        since = np.where(self.table.lengths > 0, self._since(new), 0.0)
+        states, innovations = [], np.zeros(len(new.times))
+        own = self.heaviest[new.series]
+        for k, candidate in enumerate(self.candidates):
+            mine = self._rows_of(k, new)
+            found = candidate.filtered(
+                self.spaces[k],
+                candidate.in_units(new.where(mine)),
+                states=self.states[k],
+                since=since,
+            )
+            states.append(found.states)
+            counts = own[mine] == k
+            innovations[mine] = np.where(counts, found.innovations, innovations[mine])
+        # each innovation counts less by the time from it to the new last row
+        ends = np.maximum(self.table.ends, new.ends)
+        sums = self.sums_at(ends)
+        left = _faded(ends[new.series] - new.times)
+        # `add.at` adds up what rows of one series have; += would keep one of them
+        np.add.at(sums, new.series, innovations[:, None] * left)
+        table = new
+        if len(self.table.times):
+            table, _ = self.table.merged(new)
+        return replace(self, table=table, states=states, sums=sums)
+
+    def _rows_of(self, k: int, rows: ChannelRows) -> Rows:
+        """Return those of some rows whose series a candidate is for."""
+        mine = self.weights[k] > 0
+        return slice(None) if mine.all() else np.asarray(mine[rows.series])
+
+    def in_units(self, rows: ChannelRows) -> ChannelRows:
+        """Return rows in the units of the states of their series."""
+        values = rows.values.copy()
+        for k, mine in self._by_heaviest(rows):
+            values[mine] = self.candidates[k].in_units(rows.where(mine)).values
+        return rows._replace(values=values)
+
+    def noises(self, rows: ChannelRows) -> Array:
+        """Return variances of the noise at rows, in those units."""
+        each = np.array([candidate.noise for candidate in self.candidates])
+        noises = each[self.heaviest[rows.series]]
+        return np.asarray(noises + rows.errors**2)
+
+    def smoothed(self, rows: ChannelRows, asked: ChannelRows) -> tuple[Array, Array]:
+        """Return its signal and variance, had it these rows, in those units."""
+        signal, variance = np.zeros((2, len(asked.times)))
+        had = replace(self, table=rows)
+        for k, mine in self._by_heaviest(asked):
+            candidate = self.candidates[k]
+            # rows are in states' units already: as a candidate that leaves them so
+            plain = candidate._replace(
+                form=candidate.form._replace(linked=False),
+                location=0.0,
+                scale=1.0,
+                units_of_series=None,
+            )
+            whole = plain.space(self.span).whole
+            found = had._smoothed(plain, asked.where(mine), whole)
+            signal[mine], variance[mine] = found[0][:, 0], found[1][:, 0]
+        return signal, variance
+
+    def sums_at(self, times: Array) -> Array:
+        """Return sums of innovations at times after each last row."""
+        # of a series without rows, which ends at minus infinity, sums are zero
+        ends = np.maximum(self.table.ends, 0)
+        return self.sums * _faded(np.maximum(times - ends, 0))
+
+    def mixture(self, asked: ChannelRows) -> Mixture:
+        """Return the distribution of the column by itself, in units of links."""
+        means, variances, fading = self.signals(asked)
+        location, scale = self._units(asked)
+        linked = [candidate.form.linked for candidate in self.candidates]
+        noises = [[candidate.observed_noise] for candidate in self.candidates]
+        # plain scales may overflow when squared; there nothing fades
+        squares = np.where(np.array(linked)[:, None], scale, 0.0) ** 2
+        # no other squares: a float that holds y need not hold them
+        with np.errstate(over="ignore"):
+            return Mixture(
+                weights=self.weights[:, asked.series],
+                means=location + scale * means,
+                spreads=scale * np.sqrt(np.maximum(variances, 0.0)),
+                noises=scale * np.sqrt(noises),
+                links=self.links,
+                fading=squares * np.maximum(fading, 0.0),
+                smearing=np.array([[one.rise] for one in self.candidates]),
+            )
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """What each candidate is of."""
+        return tuple(
+            one.link if one.form.linked else IDENTITY for one in self.candidates
+        )
+
+    def _units(self, asked: ChannelRows) -> tuple[Array, Array]:
+        """Return candidates' locations and scales at rows, (candidate, row)."""
+        units = [one.at(asked.series).units for one in self.candidates]
+        location = [np.broadcast_to(own.location, asked.times.shape) for own in units]
+        scale = [np.broadcast_to(own.scale, asked.times.shape) for own in units]
+        return np.stack(location), np.stack(scale)
+
+    def signals(self, asked: ChannelRows) -> Array:
+        """Return means, variances, and those of what fades, (3, candidate, row).
+
+        They are in states' units, and zero in series that a candidate is not for.
+        """
+        found = np.zeros((3, len(self.candidates), len(asked.times)))
+        # a series of which a row at or before its last one is asked is smoothed whole;
+        # the others go on from the states after their rows
+        inside = (self._since(asked) <= 0)[asked.series]
+        since = self._since(asked.where(~inside))
+        for k, candidate in enumerate(self.candidates):
+            space, states = self.spaces[k], self.states[k]
+            parts = space.deviation_and_all
+            # an OU process that lasts is no part that fades: none of its states count
+            parts[0] *= candidate.fades(self.span)
+            mine = (self.weights[k] > 0)[asked.series]
+            is_ahead, is_past = ~inside & mine, inside & mine
+            if is_ahead.any():
+                ahead = asked.where(is_ahead)
+                run = candidate.filtered(
+                    space, ahead, parts=parts, states=states, since=since
+                )
+                found[:, k, is_ahead] = _stacked(run.signal, run.variance)
+            if is_past.any():
+                past = asked.where(is_past)
+                signal, variance = self._smoothed(candidate, past, parts)
+                found[:, k, is_past] = _stacked(signal, variance)
+        return found
+
+    def conditioned(self, told: Told, asked: ChannelRows) -> Conditioned:
+        """Return the step by which other columns move its signals, see `Told`."""
+        location, scale = self._units(asked)
+        return Conditioned(
+            shift=scale * told.shift,
+            middle=location + scale * told.middle,
+            factor=told.narrower,
+        )
+
+    def _added(self, k: int, rows: ChannelRows, changes: Array) -> Array:
+        """Return what changes of inputs add to a candidate's signal, (path, row)."""
+        columns = self.candidates[k].form.columns
+        means = self.states[k].means
+        # coefficients are the last states, in the order of the form's effects
+        first = means.shape[1] - len(columns)
+        coefficients = means[rows.series, first:]
+        added: Array = (changes[..., columns] * coefficients).sum(-1)
+        return added
+
+    def uncertain_X(self, asked: ChannelRows, changes: Array) -> UncertainX:
+        """Return the step by which paths of X, ``changes`` of inputs, move it."""
+        _, scale = self._units(asked)
+        each = range(len(self.candidates))
+        added = [scale[k] * self._added(k, asked, changes) for k in each]
+        return UncertainX(np.stack(added))
+
+    @cached_property
+    def widenings(self) -> dict[int, Widening]:
+        """How much wider than expected errors ahead were, by heaviest candidate."""
+        return {
+            k: Widening.of(self.candidates[k], self.table.where(mine), self.span)
+            for k, mine in self._by_heaviest(self.table)
+        }
+
+    def inflated(self, asked: ChannelRows) -> Array:
+        """Return the factor of each row's standard deviation."""
+        factors = np.ones(len(asked.times))
+        ahead = asked.times - self.table.ends[asked.series]
+        for k, mine in self._by_heaviest(asked):
+            if k in self.widenings:  # else of series without rows
+                factors[mine] = self.widenings[k].at(ahead[mine])
+        return factors
+
+    def limits(
+        self, asked: ChannelRows, moves: LargestMoves, step: float, shared: Flags | None
+    ) -> Limits:
+        """Return what answers stay within, see `Limits.of`."""
+        heaviest = [
+            (self.candidates[k], self.states[k], mine)
+            for k, mine in self._by_heaviest(asked)
+        ]
+        return Limits.of(
+            self.table,
+            asked,
+            moves,
+            heaviest=heaviest,
+            step=step,
+            shared=shared,
+        )
+
+    def described(self, most: int) -> tuple[Candidate, Array]:
+        """Return the best candidate's parts at its last rows, given these alone."""
+        best = self.best
+        k = next(k for k, one in enumerate(self.candidates) if one is best)
+        own = self.table.where(self._rows_of(k, self.table))
+        last = own.where(slice(-most, None))
+        asked = last._replace(values=np.full(len(last.times), np.nan))
+        parts = best.space(self.span).parts
+        signal, _ = replace(self, table=last)._smoothed(best, asked, parts)
+        return best, signal
+
+    def parts(self, asked: ChannelRows) -> Iterator[tuple[Candidate, Rows, Array]]:
+        """Yield heaviest candidates, in units of their rows, and parts, (row, part)."""
+        for k, mine in self._by_heaviest(asked):
+            candidate, own = self.candidates[k], asked.where(mine)
+            parts = candidate.space(self.span).parts
+            signal, _ = self._smoothed(candidate, own, parts)
+            yield candidate.at(own.series), mine, signal
+
+    def drawn(self, asked: ChannelRows, n: int, seed: int, has_noise: bool) -> Paths:
+        """Return ``n`` joint draws of each series' values."""
+        shape = n, len(asked.times)
+        component = np.zeros(shape, np.int64)
+        signal, noise = np.zeros((2, *shape))
+        for _, rows in self._by_heaviest(asked):
+            rng = np.random.default_rng(seed)
+            queries = np.arange(len(asked.times))[rows]
+            own = asked.where(rows)
+            # series of one kind average over the same candidates
+            weights = self.weights[:, own.series[0]]
+            members = np.flatnonzero(weights)
+            ends = np.cumsum(weights[members])
+            # stratified: candidates are drawn as often as they weigh, in random order
+            places = (rng.permutation(n) + 0.5) / n
+            chosen = np.minimum(np.searchsorted(ends, places), len(ends) - 1)
+            for k in np.unique(chosen):
+                mine = np.flatnonzero(chosen == k)
+                for series in np.flatnonzero(own.lengths).tolist():
+                    candidate = self.candidates[members[k]].alone(series)
+                    first, end = own.bounds[series], own.bounds[series + 1]
+                    place = np.ix_(mine, queries[first:end])
+                    alone = own.alone(series)
+                    paths = self._paths(members[k], series, alone, len(mine), rng)
+                    component[place] = members[k]
+                    signal[place] = (candidate.location + candidate.scale * paths).T
+                    if has_noise:
+                        spread = candidate.scale * candidate.observed_noise**0.5
+                        noise[place] = spread * rng.standard_normal(paths.shape).T
+        return Paths(
+            component=component,
+            signal=signal,
+            noise=noise,
+            links=self.links,
+            has_noise=has_noise,
+        )
+
+    def _paths(
+        self, k: int, series: int, asked: ChannelRows, n: int, rng: np.random.Generator
+    ) -> Array:
+        """Return draws of the signal of one series, by one candidate, (row, draw)."""
+        candidate = self.candidates[k].alone(series)
+        known = self.table.alone(series)
+        since = float(asked.starts[0] - max(known.ends[0], 0.0))
+        if since <= 0:
+            alone = replace(self, table=known)
+            return alone._paths_inside(candidate, asked, n=n, rng=rng)
+        a = self.states[k].means[series]
+        P = self.states[k].covariances[series]
+        white = rng.standard_normal((len(a), n))
+        states = a[:, None] + _root(P) @ white
+        normals = rng.standard_normal((len(asked.times), *states.shape))
+        paths: Array = kalman().simulate_rows(
+            candidate.system(self.spaces[k], asked),
+            since=since,
+            states=states,
+            jumps=np.zeros(len(asked.times)),
+            normals=normals,
+        )
+        return paths
+
+    def _paths_inside(
+        self,
+        candidate: Candidate,
+        asked: ChannelRows,
+        n: int,
+        rng: np.random.Generator,
+    ) -> Array:
+        """Return draws by simulation smoothing, (row, draw).
+
+        Durbin and Koopman (2012), section 4.9.1: rows y+ and a signal s+ are drawn from
+        the model; s+ + E(s | y - y+) is then a draw of the signal given y.
+        """
+        rows, is_asked = candidate.in_units(self.table).merged(asked)
+        space = candidate.space(self.span, self._leads(rows)[0])
+        found = candidate.filtered(space, rows, space.whole)
+        system = candidate.system(space, rows)
+        states = _root(space.start) @ rng.standard_normal((len(space.start), n))
+        normals = rng.standard_normal((len(rows.times), *states.shape))
+        paths = kalman().simulate_rows(
+            system, since=0.0, states=states, jumps=found.jumps, normals=normals
+        )
+        known = found.inverse_F > 0
+        # F less the signal's variance is that of the noise, of outliers a larger one
+        noise = np.zeros(len(known))
+        noise[known] = 1 / found.inverse_F[known] - found.variance[known, 0]
+        spread = np.sqrt(np.maximum(noise, 0.0))[:, None]
+        values = paths + spread * rng.standard_normal(paths.shape)
+        # y - y+, of each draw a column: given the weights that outliers have, all is
+        # linear, and E(s | y - y+) is smoothed as a series y - y+ would be
+        left = np.where(known[:, None], rows.values[:, None] - values, 0.0)
+        # the only part is all states: its covariances with them are M
+        expected = kalman().filter_columns(
+            system,
+            inverse_F=found.inverse_F,
+            gains=np.ascontiguousarray(found.gains[:, 0]),
+            values=left,
+        )
+        more, _ = kalman_back().smooth_rows(
+            system,
+            v_F=(left - expected) * found.inverse_F[:, None],
+            inverse_F=found.inverse_F,
+            gains=found.gains,
+            shocks=NO_SHOCKS,
+        )
+        paths += expected + more[:, 0]
+        return paths[is_asked]
+
+    def _smoothed(
+        self, candidate: Candidate, asked: ChannelRows, parts: Array
+    ) -> tuple[Array, Array]:
+        """Return parts and their variances, (row, part), given all rows."""
+        # series that are not asked need no filtering: they are left out
+        is_needed = (asked.lengths > 0)[self.table.series]
+        known = candidate.in_units(self.table.where(is_needed))
+        rows, is_asked = known.merged(asked)
+        leads = self._leads(rows)
+        rows = rows.without_empty()
+        spaces = {lead: candidate.space(self.span, lead) for lead in set(leads)}
+        # they differ by the covariance at the start alone
+        space = spaces[leads[0]]
+        states = States.of(np.stack([spaces[lead].start for lead in leads]))
+        found = candidate.filtered(space, rows, parts=parts, states=states)
+        more, less = kalman_back().smooth_rows(
+            candidate.system(space, rows),
+            v_F=found.v_F[:, None],
+            inverse_F=found.inverse_F,
+            gains=found.gains,
+            shocks=NO_SHOCKS,
+        )
+        signal = found.signal + more[..., 0]
+        variance = found.variance - less
+        return signal[is_asked], variance[is_asked]
+
+    def _leads(self, rows: ChannelRows) -> list[float]:
+        """Return how much earlier rows begin than those of their series."""
+        first = np.where(self.table.lengths > 0, self.table.starts, 0.0)
+        return np.maximum(first - rows.starts, 0.0)[rows.lengths > 0].tolist()
+
+    def _since(self, new: ChannelRows) -> Array:
+        """Return the time from each last row, or 0, to the first new one."""
+        ends = np.maximum(self.table.ends, 0)
+        return np.where(new.lengths > 0, new.starts - ends, 0)
+
+
+def _stacked(signal: Array, variance: Array) -> Array:
+    """Return all's mean and variance, and the variance of the part before."""
+    return np.stack([signal[:, 1], variance[:, 1], variance[:, 0]])
+
+
+def _faded(passed: Array) -> Array:
+    """Return what is left after some time, (time, memory)."""
+    left: Array = np.exp(-passed[:, None] / np.array(MEMORIES))
+    return left
+
+
+def _root(covariance: Array) -> Array:
+    """Return a square root of a covariance, which may be singular."""
+    # P = V diag(w) V', so that V diag(w)^(1/2) is one; Cholesky's needs P > 0
+    values, vectors = np.linalg.eigh(covariance)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
+
+
+def _of_series(table: ChannelRows, series: Flags) -> ChannelRows:
+    """Return the rows of some series; the others stay, without rows."""
+    return table if series.all() else table.where(series[table.series])
