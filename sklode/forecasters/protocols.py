@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Protocol, TypeAlias
 
+import pandas as pd
+
 from sklode.data.arrays import Array, Columns
 from sklode.data.history import Asked, History
 
@@ -24,6 +26,11 @@ class Answers(Protocol):
     ``n`` is the number of draws, where a model draws.
     """
 
+    @property
+    def description(self) -> pd.DataFrame | None:
+        """What was found of each part; None of a model that has no parts."""
+        ...
+
     def means(self, asked: Asked) -> Array:
         """Return point forecasts, (row, channel)."""
         ...
@@ -38,6 +45,10 @@ class Answers(Protocol):
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
+        ...
+
+    def parts(self, asked: Asked) -> pd.DataFrame:
+        """Return what each part adds, a column for each (channel, part)."""
         ...
 
 

@@ -122,6 +122,14 @@ class HybridModel(TrainedModel):
         """How much of the network counts, on average."""
         return float(self.weighed.weights.mean())
 
+    @property
+    def contribution(self) -> str:
+        """How much of a forecast is the network's, in words."""
+        if not self.share:
+            return "does not count: the structural model alone forecasts"
+        told = f"by a weight of {self.share:.2g} on average"
+        return f"moves the structural model's forecast, {told}"
+
     def adjustments(
         self, history: History, queries: ChannelRows, known: Observations
     ) -> list[Adjustment | None]:

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from sklode.data.arrays import Numbers
-from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of
 from sklode.hybrid.guard import (
@@ -31,7 +30,7 @@ from sklode.hybrid.origins import Origins
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
-from sklode.training.parameters import TrainingSettings, resolve_device
+from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
     Drawer,
     Material,
@@ -98,23 +97,19 @@ class Split(NamedTuple):
 class HybridTraining(Training[HybridModel]):
     """A training that looks ahead from rows anywhere in the series."""
 
-    def __init__(
-        self,
-        history: History,
-        settings: TrainingSettings,
-        rng: np.random.RandomState,
-        start: HybridModel | None,
-        purpose: str,
-    ) -> None:
-        super().__init__(history, settings, rng, start, purpose)
-        weights_seed = seed_from(rng)
-        self.predict_seed = seed_from(rng)
-        self.split = Split.of(self.rows, rng)
+    fills_X = True
+    _is_given_up = _is_interrupted = False
+
+    def begin(self) -> None:
+        """Fit the structural model, and draw a network where one can be proved."""
+        start = self.start
+        weights_seed = seed_from(self.rng)
+        self.predict_seed = seed_from(self.rng)
+        self.split = Split.of(self.rows, self.rng)
         # what the network learns from until it is proved
         self.learned = self.rows
-        self.is_guarded = self.from_scratch and settings.guard is not False
+        self.is_guarded = self.from_scratch and self.settings.guard is not False
         self._validations: dict[int, Validation] = {}
-        self._is_given_up = self._is_interrupted = False
         if start is None or self.from_scratch:
             self.model = self._begun(start, weights_seed)
             may_learn = self.model.network is not None
@@ -125,7 +120,7 @@ class HybridTraining(Training[HybridModel]):
         if may_learn:
             self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
         if self.model.network is not None:
-            self.model.network.to(resolve_device(settings.device))
+            self.model.network.to(resolve_device(self.settings.device))
 
     def _begun(self, start: HybridModel | None, seed: int) -> HybridModel:
         """Return a model with an untrained network, or none if it cannot be proved."""
@@ -201,7 +196,8 @@ class HybridTraining(Training[HybridModel]):
         return network
 
     def train(self, reporter: Reporter) -> HybridModel:
-        """Train, validate, and return the model."""
+        """Begin, train, validate, and return the model."""
+        self.begin()
         network = self.model.network
         if network is None:
             reporter.say("No network: its rows are too few, or pretraining left none.")

@@ -37,7 +37,7 @@ _FEWEST_ROWS = 16  # windows times draws, which the engine takes together
 _WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 
 
-class Part(NamedTuple):
+class Solution(NamedTuple):
     """Answers that were solved together, in the network's units."""
 
     place: Numbers  # (query,): among all that is asked
@@ -52,6 +52,8 @@ class LatentODEAnswers:
     ``scales`` is a table, see `scales_at`; ``seed`` is that of all draws. Methods raise
     `SolverError` where an equation cannot be solved or an answer is not finite.
     """
+
+    description = None  # its forecasts have no parts
 
     def __init__(
         self,
@@ -71,16 +73,16 @@ class LatentODEAnswers:
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
         table = np.empty(self._shape(asked))
-        for part in self._parts(asked, n=0):
-            table[part.place] = self._units.original(part.paths[0])
+        for solution in self._solutions(asked, n=0):
+            table[solution.place] = self._units.original(solution.paths[0])
         return table
 
     def variances(self, asked: Asked, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
         deviation = np.empty(self._shape(asked))
-        for part in self._parts(asked, n):
-            variance = part.paths.var(axis=0) + part.noise**2
-            deviation[part.place] = np.sqrt(variance)
+        for solution in self._solutions(asked, n):
+            variance = solution.paths.var(axis=0) + solution.noise**2
+            deviation[solution.place] = np.sqrt(variance)
         # squared last, and finite or an error: the scale's square may overflow
         deviation *= self._units.scale
         with np.errstate(over="ignore"):
@@ -89,20 +91,29 @@ class LatentODEAnswers:
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
         table = np.empty((*self._shape(asked), len(alpha)))
-        for part in self._parts(asked, n, noisy=True):
-            paths = self._units.original(part.paths)
+        for solution in self._solutions(asked, n, noisy=True):
+            paths = self._units.original(solution.paths)
             found = np.quantile(paths, alpha, axis=0)
-            table[part.place] = np.moveaxis(found, 0, -1)
+            table[solution.place] = np.moveaxis(found, 0, -1)
         return table
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         table = np.empty((n, *self._shape(asked)))
-        for part in self._parts(asked, n, noisy=noise):
-            table[:, part.place] = self._units.original(part.paths)
+        for solution in self._solutions(asked, n, noisy=noise):
+            table[:, solution.place] = self._units.original(solution.paths)
         return table
 
-    def _parts(self, asked: Asked, n: int, noisy: bool = False) -> Iterator[Part]:
+    def parts(self, asked: Asked) -> pd.DataFrame:
+        """Refuse: a network's forecasts have no parts."""
+        raise ValueError(
+            "components need model=\"hybrid\"; got model='paper', which has none. Fit "
+            'with model="hybrid", or a StructuralForecaster.'
+        )
+
+    def _solutions(
+        self, asked: Asked, n: int, noisy: bool = False
+    ) -> Iterator[Solution]:
         """Yield paths of ``n`` draws; of none, that of the mean of q(z0).
 
         All stamps that a window answers share a draw's z0.
@@ -135,7 +146,7 @@ class LatentODEAnswers:
                     )
                     paths += scale * noise * white
                 self._check_finite(paths, asked.index[place])
-                yield Part(place=place, paths=paths, noise=scale * noise)
+                yield Solution(place=place, paths=paths, noise=scale * noise)
         except SolverError as error:
             stamps = asked.index.get_level_values(-1)
             reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."

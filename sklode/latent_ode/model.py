@@ -50,6 +50,11 @@ class LatentODEModel(TrainedModel):
             seed=seed,
         )
 
+    @property
+    def contribution(self) -> str:
+        """How much of a forecast is the network's, in words."""
+        return "is the whole forecast"
+
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster."""
         leads, scales = self.scales[:, 0], self.scales[:, 1:]

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from sklode.data.arrays import Array, Numbers
-from sklode.data.history import History
 from sklode.data.scaled_rows import ScaledRows, spread
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.latent_ode.calibration import measured_calibration
@@ -24,9 +23,8 @@ from sklode.latent_ode.network import Batch, LatentODE, build_network, make_batc
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
 from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
-from sklode.training.parameters import TrainingSettings, resolve_device
+from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
-    Drawer,
     Material,
     Training,
     drawn_network,
@@ -55,21 +53,13 @@ _WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84
 
 
 class LatentODETraining(Training[LatentODEModel]):
-    """A training on windows whose first rows the decoder starts from.
+    """A training on windows whose first rows the decoder starts from."""
 
-    ``n_ahead`` is the farthest step of the horizon that will be asked for.
-    """
+    fills_X = False
 
-    def __init__(
-        self,
-        history: History,
-        settings: TrainingSettings,
-        rng: np.random.RandomState,
-        start: LatentODEModel | None,
-        purpose: str,
-        n_ahead: int | None = None,
-    ) -> None:
-        super().__init__(history, settings, rng, start, purpose)
+    def begin(self) -> None:
+        """Settle sizes of windows, units and what is held out; draw a network."""
+        settings, start = self.settings, self.start
         unit = time_unit(self.rows, _MEAN_GAP) if start is None else start.units.time
         pieces = split_at_gaps(self.rows, unit)
         if start is None:
@@ -77,12 +67,12 @@ class LatentODETraining(Training[LatentODEModel]):
                 pieces.lengths,
                 window_length=settings.window_length,
                 horizon=settings.horizon,
-                n_ahead=n_ahead,
+                n_ahead=self.n_ahead,
             )
         else:
             window_length, horizon = start.window_length, start.horizon
         span = window_length + horizon
-        self.cut = self._cut(pieces.bounds, span, rng)
+        self.cut = self._cut(pieces.bounds, span)
         # a network goes on in the units that it has learned
         units = Units.of(pieces.until(self.cut), unit) if start is None else start.units
         held = self._held(units)
@@ -94,7 +84,7 @@ class LatentODETraining(Training[LatentODEModel]):
         )
         if start is None:
             self.model = LatentODEModel(
-                network=self._drawn(seed_from(rng)),
+                network=self._drawn(seed_from(self.rng)),
                 units=units,
                 clock=self.rows.clock,
                 window_length=window_length,
@@ -110,7 +100,7 @@ class LatentODETraining(Training[LatentODEModel]):
         network.hold(torch.from_numpy(held))
         n_windows = len(self._trained_on(self.windows))
         self.schedule = self.schedule_of(n_windows, _UPDATES)
-        self.predict_seed = seed_from(rng)
+        self.predict_seed = seed_from(self.rng)
 
     def _held(self, units: Units) -> Array:
         """Return what constant channels are forecast by; NaN for all others.
@@ -124,7 +114,7 @@ class LatentODETraining(Training[LatentODEModel]):
         is_known = self.from_scratch | (np.abs(held) < 1e-9)
         return np.where(is_known, held, np.nan)
 
-    def _cut(self, bounds: Numbers, span: int, rng: Drawer) -> Numbers:
+    def _cut(self, bounds: Numbers, span: int) -> Numbers:
         """Return the row of each series from which on nothing is trained on.
 
         With early stopping ends are held out, or whole series where else few windows of
@@ -139,10 +129,10 @@ class LatentODETraining(Training[LatentODEModel]):
 
         if not self.settings.early_stopping:
             return end
-        cut = held_out_rows(bounds, share=_HELD_OUT, of_series=False, rng=rng)
+        cut = held_out_rows(bounds, share=_HELD_OUT, of_series=False, rng=self.rng)
         is_several = round(_HELD_OUT * len(end)) > 0
         if is_several and n_left(cut) < _ENOUGH * n_windows.sum():
-            cut = held_out_rows(bounds, share=_HELD_OUT, of_series=True, rng=rng)
+            cut = held_out_rows(bounds, share=_HELD_OUT, of_series=True, rng=self.rng)
         return cut if n_left(cut) else end
 
     def _drawn(self, seed: int) -> LatentODE:
@@ -164,7 +154,8 @@ class LatentODETraining(Training[LatentODEModel]):
         )
 
     def train(self, reporter: Reporter) -> LatentODEModel:
-        """Train, calibrate the spreads, and return the model."""
+        """Begin, train, calibrate the spreads, and return the model."""
+        self.begin()
         network = self.model.network
         trainer = self.learn(
             network,

@@ -12,10 +12,12 @@ from typing import Any
 import pandas as pd
 
 from sklode.data.arrays import Array, Columns
+from sklode.data.known import told
 from sklode.data.scaling import Units
 from sklode.data.ticks import TIMELIKE
 from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
+from sklode.training.parameters import TrainingSettings, model_of
 from sklode.training.trainer import HISTORY_COLUMNS
 
 ARCHITECTURE = (
@@ -23,6 +25,12 @@ ARCHITECTURE = (
     *("window_length", "horizon", "model"),
 )
 """Settings of a network, which cannot change as training goes on."""
+
+
+def architecture_of(settings: TrainingSettings) -> dict[str, Any]:
+    """Return the settings that a training which goes on must share."""
+    given = {name: getattr(settings, name) for name in ARCHITECTURE}
+    return given | told(settings) | {"model": model_of(settings)}
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
