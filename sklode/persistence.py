@@ -31,7 +31,7 @@ from sklode.data.arrays import Array
 from sklode.data.calendars import Calendar
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
-from sklode.data.links import Link
+from sklode.data.links import IDENTITY, Link
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.ticks import stamps_of, ticks_of
@@ -41,15 +41,17 @@ from sklode.latent_ode import network as latent_ode
 from sklode.latent_ode.model import LatentODEModel
 from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
-from sklode.structural.candidates import Candidate
+from sklode.structural.candidates import FEWEST_HARMONICS, Candidate, Model
 from sklode.structural.components.space import Form
 from sklode.structural.coupling.contemporaneous import Concurrent
 from sklode.structural.coupling.next_rows import CrossChannel
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect
+from sklode.structural.filter.system import STEP, THRESHOLD, Rule
 from sklode.structural.model import ColumnModel, StructuralModel
 from sklode.structural.predictive.limits import LargestMoves
 from sklode.structural.results import StructuralFit
+from sklode.structural.scaling import RandomEffects, Scaling
 from sklode.training.parameters import MODEL_OF_LEVEL
 
 Plain: TypeAlias = Any
@@ -353,6 +355,50 @@ def _renamed(settings: Parts) -> Parts:
     return others | {"model": model}
 
 
+def _candidate_14(
+    form: Form,
+    logs: Array,
+    weight: float,
+    location: float,
+    scale: float,
+    link: Link = IDENTITY,
+    harmonics: int = FEWEST_HARMONICS,
+    threshold: float = THRESHOLD,
+    steps: bool = True,
+    scale_spread: float = 0.0,
+    centred: bool = False,
+    in_proportion: bool = False,
+    rise: float = 1.0,
+    error: float = 0.0,
+    group: int = 0,
+    units_of_series: None = None,
+) -> Candidate:
+    """Return a candidate of format 14, which had all fields side by side."""
+    effects = None
+    if scale_spread or centred:
+        effects = RandomEffects(
+            spread=scale_spread, has_location=centred, in_proportion=in_proportion
+        )
+    return Candidate(
+        model=Model(
+            form=form,
+            theta=logs,
+            harmonics=harmonics,
+            rule=Rule(threshold=threshold, step=STEP if steps else np.inf),
+        ),
+        scaling=Scaling(
+            location=location,
+            scale=scale,
+            link=link if form.linked else IDENTITY,
+            random_effects=effects,
+            smearing=rise,
+            error=error,
+        ),
+        weight=weight,
+        group=group,
+    )
+
+
 def _structural_model_14(
     channels: list[list[Candidate]],
     spans: list[float],
@@ -407,6 +453,10 @@ _RECORDS = (
     ColumnModel,
     Design,
     Candidate,
+    Model,
+    Rule,
+    Scaling,
+    RandomEffects,
     Form,
     Effect,
     CrossChannel,
@@ -417,7 +467,7 @@ _RECORDS = (
     StructuralFit,
 )
 
-# What kinds, and parts of them, were called in format 13.
+# What kinds, and parts of them, were called in formats 13 and 14.
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Level": ("StructuralModel", {"company": "concurrent"}),
     "Component": ("Candidate", {"apart": "scale_spread"}),
@@ -426,6 +476,7 @@ _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Moves": ("LargestMoves", {}),
     "Stacking": ("NetworkWeights", {}),
     "FittedModel": ("LatentODEModel", {}),
+    "History": ("History", {"fills": "imputations", "blurs": "input_deviations"}),
     "AheadModel": ("AheadModel", {"level": "structural", "stacking": "weights"}),
 }
 
@@ -486,4 +537,5 @@ _KINDS: dict[str, _Kind] = {
 _KINDS_BEFORE: dict[str, _Kind] = {
     "AheadModel": _Kind((), _parts_of_record, _ahead_model),
     "StructuralModel": _Kind((), _parts_of_record, _structural_model_14),
+    "Candidate": _Kind((), _parts_of_record, _candidate_14),
 }

@@ -257,6 +257,68 @@ def test_a_file_of_the_format_before_answers_as_it_did(kind: str) -> None:
     np.testing.assert_allclose(forecast, expected, rtol=1e-5)
 
 
+# Of format 14: what the forecaster said when it was written, and at which steps
+FORMAT_14: dict[str, tuple[list[int], list[float], list[float]]] = {
+    # a panel of two groups, with scales of their own
+    "panel": (
+        [1, 4],
+        [
+            0.2,
+            0.2,
+            0.1879978,
+            0.1879978,
+            0.2120021,
+            0.2120021,
+            0.2,
+            0.2,
+            102.6736182,
+            189.6868079,
+            202.2995183,
+            376.126567,
+            396.7519442,
+            750.1125282,
+            810.6492633,
+            1509.9787185,
+        ],
+        [
+            0.0,
+            1.127138,
+            0.0,
+            1.120359,
+            0.0,
+            1.131908,
+            0.0,
+            1.127138,
+            181.00217,
+            198.359496,
+            359.036152,
+            393.151737,
+            713.589455,
+            786.590642,
+            1430.408731,
+            1589.127917,
+        ],
+    ),
+    # columns that follow each other, and tell of each other at the same time
+    "columns": (
+        [1, 9],
+        [13.3595538, 10.4956885, 5.499562, 13.7171659, 5.4139805, 5.6632287],
+        [6.999151, 20.193852, -5.151903, 15.462282, -0.327165, 11.564703],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FORMAT_14)
+def test_a_file_of_format_14_answers_as_it_did(kind: str) -> None:
+    steps, points, ends = FORMAT_14[kind]
+    path = Path(__file__).parent / "format_14" / f"{kind}.safetensors"
+    found = StructuralForecaster.load_weights(path)
+    forecast = found.predict(steps).to_numpy().ravel()
+    np.testing.assert_allclose(forecast, points, rtol=1e-6)
+    interval = found.predict_interval(steps[-1:], coverage=0.9).to_numpy().ravel()
+    np.testing.assert_allclose(interval, ends, rtol=1e-5)
+
+
 def test_what_was_pretrained_in_the_format_before_is_fitted_on() -> None:
     path = Path(__file__).parent / "format_13" / "without_network.safetensors"
     found = load(path)

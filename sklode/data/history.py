@@ -72,9 +72,9 @@ class History:
     """Columns of X with errors of measurement, by channel; no controls."""
     categories: dict[Hashable, Levels] = field(default_factory=dict)
     """Levels of those of X's columns that hold categories."""
-    fills: Array | None = None
+    imputations: Array | None = None
     """X with values in place of what is NaN, (row, control)."""
-    blurs: Array | None = None
+    input_deviations: Array | None = None
     """How uncertain y is by that, (row, channel)."""
 
     def __post_init__(self) -> None:
@@ -84,11 +84,11 @@ class History:
     def rows(self) -> Observations:
         """All rows, as a model reads them."""
         rows = self.given
-        if self.fills is not None:
-            rows = replace(rows, controls=self.fills)
-        if self.blurs is not None:
+        if self.imputations is not None:
+            rows = replace(rows, controls=self.imputations)
+        if self.input_deviations is not None:
             # variances of independent errors add up
-            rows = replace(rows, errors=np.hypot(rows.errors, self.blurs))
+            rows = replace(rows, errors=np.hypot(rows.errors, self.input_deviations))
         if self.left_out is not None and self.left_out.any():
             values = np.where(self.left_out, np.nan, rows.values)
             rows = replace(rows, values=values)
@@ -180,14 +180,14 @@ class History:
                 left_out=left_out,
                 n_seen=n_known,
             )
-        # fills and blurs are of the rows before: a model finds them anew
+        # what X may be is of the rows before: a model finds it anew
         return replace(
             self,
             given=rows,
             steps=steps,
             left_out=left_out,
-            fills=None,
-            blurs=None,
+            imputations=None,
+            input_deviations=None,
         )
 
     @property

@@ -178,7 +178,13 @@ class Validation:
         change = np.empty(0)
         if len(first):
             series, lead = asked.window[first], asked.lead[first]
-            table = self.model.forecasts(self.before, series, lead, self.known)
+            table = self.model.forecasts(
+                self.before,
+                origins=self.model.last_rows(self.before),
+                series=series,
+                lead=lead,
+                known=self.known,
+            )
             change = (table[place, asked.channel] - self.median) / self.deviation
         return Evidence(
             cluster=self.cluster,

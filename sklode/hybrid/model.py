@@ -98,9 +98,9 @@ class HybridModel(TrainedModel):
 
     def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
         """Return what it answers of series."""
-        ahead = None if self.network is None else self
+        adjust = None if self.network is None else self.adjustments
         return answers_of(
-            self.structural, history=history, seed=seed, before=before, ahead=ahead
+            self.structural, history=history, seed=seed, before=before, adjust=adjust
         )
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
@@ -145,7 +145,10 @@ class HybridModel(TrainedModel):
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.weights.reach))
         asked, target = queries.series[which], np.zeros((len(lead), len(found)))
-        target[which] = self.forecasts(seen, asked, lead[which], known)
+        origins = self.last_rows(seen)
+        target[which] = self.forecasts(
+            seen, origins=origins, series=asked, lead=lead[which], known=known
+        )
         # a latent state that overflows, or a step that no solver could take
         unknown = ~np.isfinite(target)
         if unknown.any():
@@ -159,7 +162,6 @@ class HybridModel(TrainedModel):
                 stacklevel=2,
             )
         target[unknown] = 0.0
-        _, scale = self.units.of_all(seen)
         for channel in range(len(found)):
             weight, factor = self.weights.at(channel, lead)
             weight[unknown[:, channel]] = 0.0
@@ -170,7 +172,7 @@ class HybridModel(TrainedModel):
                 # measured in units that all series share, told in the series' own
                 usual = self.weights.usual[:, channel]
                 usual = np.interp(lead, self.weights.leads, usual)
-                usual = usual * scale[queries.series, channel]
+                usual = usual * origins.scale[queries.series, channel]
                 found[channel] = Adjustment(
                     link=link,
                     target=target[:, channel],
@@ -181,17 +183,23 @@ class HybridModel(TrainedModel):
                 )
         return found
 
+    def last_rows(self, seen: Observations) -> Origins:
+        """Return the rows that a window reads, however long a series is."""
+        return Origins(seen.latest(self.window_length), self.units, whole=seen)
+
     def forecasts(
         self,
         seen: Observations,
+        origins: Origins,
         series: Numbers,
         lead: Array,
         known: Observations,
     ) -> Array:
-        """Return forecasts, (query, channel), see `Adjustment.target`; NaN of none."""
+        """Return forecasts, (query, channel), see `Adjustment.target`; NaN of none.
+
+        They look ahead from ``origins``, the `last_rows` of those ``seen``.
+        """
         network: Any = self.network
-        # a window reads the last rows alone, however long a series is
-        origins = Origins(seen.latest(self.window_length), self.units, whole=seen)
         n_channels, last = self.sizes[0], origins.bounds[1:] - 1
         controls = None
         if known.controls.shape[1]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,17 +16,17 @@ import pandas as pd
 from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import finite
 from sklode.data.history import Asked, History
-from sklode.data.links import IDENTITY, Link
+from sklode.data.links import Link
 from sklode.data.observations import Observations
 from sklode.data.ticks import day_and_week, length_of_time
 from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import MEMORIES_OF_SEASONS, PLACE
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.filtered_column import FilteredColumn
-from sklode.structural.filtered_model import N_PATHS, FilteredModel
-from sklode.structural.model import StructuralModel
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.predictive.steps import Adjustment, Prediction
 from sklode.structural.rows import ChannelRows
+from sklode.structural.unknown_x import Unknown, queries_of
 
 # last observations, of which a description tells the shares
 _DESCRIBED = 2000
@@ -50,31 +50,16 @@ class Curve(NamedTuple):
     delay: str = ""  # after which a column of y acts
 
 
-class Ahead(Protocol):
-    """What moves a structural model's answers: a network that looks ahead."""
-
-    def adjustments(
-        self, history: History, queries: ChannelRows, known: Observations
-    ) -> list[Adjustment | None]:
-        """Return where queries move to, a move each channel."""
-
-
-class UnknownX(Protocol):
-    """What says what X may be where it is not known."""
-
-    def filled(self, known: Observations) -> Observations:
-        """Return rows with the mean of what X may be."""
-
-    def changes(
-        self, model: StructuralModel, asked: Asked, n: int | None
-    ) -> Array | None:
-        """Return how paths of X change inputs, (path, row, column); None: not."""
+Adjust: TypeAlias = Callable[
+    [History, ChannelRows, Observations], list[Adjustment | None]
+]
+"""What says where a network moves queries, a move each channel."""
 
 
 class StructuralAnswers:
-    """A structural model with its history: rows in, tables out; ``ahead`` moves them.
+    """A structural model with its history: rows in, tables out; ``adjust`` moves them.
 
-    ``unknown`` says what X may be where it is not told.
+    ``unknown`` says what X may be where it is not known.
     """
 
     def __init__(
@@ -82,13 +67,13 @@ class StructuralAnswers:
         states: FilteredModel,
         history: History,
         seed: int,
-        ahead: Ahead | None = None,
-        unknown: UnknownX | None = None,
+        adjust: Adjust | None = None,
+        unknown: Unknown | None = None,
     ) -> None:
         self.states, self.model = states, states.model
         self._history = history
         self._seed = seed
-        self._ahead, self._unknown = ahead, unknown
+        self._adjust, self._unknown = adjust, unknown
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
@@ -127,7 +112,7 @@ class StructuralAnswers:
         found: dict[tuple[Hashable, str], Array] = {}
         for column, name in self._named():
             for candidate, place, parts in column.parts(rows):
-                units = candidate.units
+                units = candidate.scaling.at(rows.where(place).series).units
                 parts = parts * units.scale[:, None]
                 # the location is the trend's, and so the sum's
                 parts[:, [0, -1]] += units.location[:, None]
@@ -152,24 +137,25 @@ class StructuralAnswers:
     ) -> list[dict[str, object]]:
         """Return a record of each part of a channel, by its number and name."""
         candidate, parts = column.described(_DESCRIBED)
+        model = candidate.model
         # a form's probability is that of all its hyperparameters
         likely = [
             one.weight
             for one in column.candidates
-            if (one.form, one.group) == (candidate.form, candidate.group)
+            if (one.model.form, one.group) == (model.form, candidate.group)
         ]
         # the last part is the sum of the others; in its place the noise
-        variances = np.append(parts[:, :-1].var(0), candidate.noise)
+        variances = np.append(parts[:, :-1].var(0), model.noise)
         names = [*self._part_names(candidate)[:-1], "noise"]
-        effects, logs = self._effects(candidate), candidate.logs
+        effects, theta = self._effects(candidate), model.theta
         memories = [
-            *np.exp(logs[[PLACE["velocity memory"], PLACE["OU memory"]]]),
-            *np.exp(logs[MEMORIES_OF_SEASONS]),
+            *np.exp(theta[[PLACE["velocity memory"], PLACE["OU memory"]]]),
+            *np.exp(theta[MEMORIES_OF_SEASONS]),
             *(effect.memory or effect.delay for effect in effects),
             0.0,  # of the noise
         ]
-        scale = float(np.median(candidate.units.scale))
-        link = candidate.link if candidate.form.linked else IDENTITY
+        scale = float(np.median(candidate.scaling.units.scale))
+        link = candidate.scaling.link
         is_told = (
             self.model.cross.weights[:, :, place].any()
             or self.model.concurrent.weights[:, :, place].any()
@@ -207,11 +193,11 @@ class StructuralAnswers:
         by_columns = {
             c: effect for effect, c in places(self.model.design.effects).items()
         }
-        return [by_columns[columns] for columns in candidate.form.effects]
+        return [by_columns[columns] for columns in candidate.model.form.effects]
 
     def _part_names(self, candidate: Candidate) -> list[str]:
         """Return the names of `StateSpace.parts`; of a season its period."""
-        periods, names = candidate.form.periods, self._names
+        periods, names = candidate.model.form.periods, self._names
         return [
             *("trend", "deviation"),
             *(f"season of {self._length(period)}" for period in periods),
@@ -242,7 +228,7 @@ class StructuralAnswers:
         """Return what the most probable form's parts add up to, of y."""
         column = self.states.columns[channel]
         candidate = column.candidates[column.heaviest[series]]
-        return candidate.link if candidate.form.linked else IDENTITY
+        return candidate.scaling.link
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
@@ -262,8 +248,8 @@ class StructuralAnswers:
             variances = ((columns @ covariance[own, own]) * columns).sum(1)
             spread = np.sqrt(variances)[:, None]
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread
-            drawn = candidate.alone(series).scale * drawn
-            if candidate.form.linked and candidate.link.is_logarithm:
+            drawn = candidate.scaling.alone(series).scale * drawn
+            if candidate.scaling.link.is_logarithm:
                 drawn = np.exp(drawn)
             found.append(self._curve(effect, values, drawn))
         return found
@@ -304,39 +290,15 @@ class StructuralAnswers:
     ) -> tuple[ChannelRows, Numbers, list[Adjustment | None]]:
         """Return rows, sorted, their places, and where a network moves each channel's.
 
-        Of columns that are not known the table has ``n`` paths; None: enough to tell a
-        spread.
+        ``n`` is that of `queries_of`.
         """
-        known, changes = asked.known, None
-        if self._unknown is not None:
-            known = self._unknown.filled(known)
-            if known is not asked.known and n != 0:
-                changes = self._unknown.changes(self.model, asked, n)
-        seed: int | None = self._seed
-        if n is None:
-            n, seed = N_PATHS if changes is None else len(changes), None
-        series, ticks = asked.series, asked.ticks
+        rows, order, known = queries_of(
+            self.states, asked, self._unknown, n=n, seed=self._seed
+        )
         self._warn_of_controls(known)
-        place = known.at_or_before(series, ticks)
-        inputs, late = self.states.inputs(
-            series, ticks, known=known, place=place, n=n, seed=seed
-        )
-        if late is not None:
-            changes = late if changes is None else changes + late
-        times = self.model.design.times(self._history.rows, series, ticks)
-        order = np.lexsort((times, series))
-        table = ChannelRows.of(
-            series=series[order],
-            times=times[order],
-            values=np.nan,
-            inputs=inputs[order],
-            n_series=len(known.keys),
-            changes=None if changes is None else changes[:, order],
-        )
-        adjustments: list[Adjustment | None] = [None] * len(self.states.columns)
-        if self._ahead is not None:
-            adjustments = self._ahead.adjustments(self._history, table, known)
-        return table, order, adjustments
+        if self._adjust is None:
+            return rows, order, [None] * len(self.states.columns)
+        return rows, order, self._adjust(self._history, rows, known)
 
     def _each(
         self,

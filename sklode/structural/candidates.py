@@ -8,7 +8,6 @@ Tested in tests/structural/test_exactness.py.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from types import ModuleType
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.links import IDENTITY, LEAST, Link
+from sklode.data.links import IDENTITY, Link
 from sklode.structural.components.space import (
     LEAST_NOISE,
     PLACE,
@@ -27,11 +26,9 @@ from sklode.structural.components.space import (
 )
 from sklode.structural.filter.system import FilterPass, Rule, States, System, Wanted
 from sklode.structural.rows import ChannelRows
+from sklode.structural.scaling import LocationScale, Scaling
 
 FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
-# innovations beyond so many deviations weigh less, see `outliers`:
-# normal ones are larger once in 370
-THRESHOLD = 3.0
 # of the filter, that find the scale of each series
 _PASSES = 2
 # first rows, whose states are vague; rows that tell a skew
@@ -39,228 +36,31 @@ _BURNT, _FEWEST = 5, 10
 # memories in a series, of deviations that pass
 _FADED = 10.0
 # of errors, over that of normal ones: few rows decide beyond
-_MOST_SKEW = 2.0
-# of the usual value: what logarithms take zero and less for
-_LOWEST = 1e-9
+_MOST_SMEARING = 2.0
 
 
-class Units(NamedTuple):
-    """Location and scale of y, or of what it is linked to: units of the states."""
-
-    location: Array  # (1,) of all series, or (series,), or (row,)
-    scale: Array
-
-    def at(self, series: Numbers) -> Units:
-        """Return those of rows of some series, (row,)."""
-        return Units(self.location[series], self.scale[series])
-
-
-class Candidate(NamedTuple):
-    """One of the models that a forecast averages over."""
+class Model(NamedTuple):
+    """A state space model: a form, hyperparameters, and what is an outlier to it."""
 
     form: Form
-    logs: Array  # (hyperparameter,), see `state_space.BASE`
-    weight: float
-    location: float  # of a usual series; see `units`
-    scale: float
+    theta: Array  # (hyperparameter,), logarithms, see `state_space.BASE`
     harmonics: int = FEWEST_HARMONICS
-    threshold: float = THRESHOLD  # infinite where large innovations are true
-    steps: bool = True  # the trend has some, see `outliers`
-    scale_spread: float = 0.0  # of logarithms of series' own scales; 0: all share one
-    centred: bool = False  # each series has a location of its own
-    link: Link = IDENTITY  # what a form that is linked is modelled on
-    in_proportion: bool = False  # locations of series are, to their scales
-    rise: float = 1.0  # from medians to what can be summed, see `skew`
-    error: float = 0.0  # the usual one of measurement, in units of the states
-    group: int = 0  # of the series that it is for, see `groups`
-    units_of_series: Units | None = None  # their own, see `own`; None: all share one
-
-    @property
-    def units(self) -> Units:
-        """Location and scale of each series, or of all."""
-        if self.units_of_series is not None:
-            return self.units_of_series
-        return Units(np.array([self.location]), np.array([self.scale]))
+    rule: Rule = Rule()  # infinite where large innovations are true
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of rows so long before the first ones."""
-        return state_space(self.form, self.logs, span, self.harmonics, before)
+        return state_space(self.form, self.theta, span, self.harmonics, before)
 
     @property
     def noise(self) -> float:
         """Variance of the observation noise, in units of the states."""
-        log = self.logs[PLACE["noise"]]
+        log = self.theta[PLACE["noise"]]
         return float(np.exp(2 * log)) + LEAST_NOISE**2
-
-    @property
-    def observed_noise(self) -> float:
-        """The same with the usual error of measurement, of what is observed ahead."""
-        return self.noise + self.error**2
-
-    def own(self, table: ChannelRows, span: float) -> Candidate:
-        """Return it with each series' location and scale, (series,)."""
-        if not self.scale_spread:
-            return self
-        location, scale, blur = self.measured(table, span)
-        # constants stay as narrow as they are
-        blur = np.where(np.isinf(blur), 0.0, blur)
-        # the less is told of it, the nearer to the usual one: the mean of a normal
-        # logarithm of variance ``scale_spread`` squared, seen with variance ``blur``
-        prior = self.scale_spread**2
-        weight = prior / (prior + blur)
-        scale = self.scale * (scale / self.scale) ** weight
-        if self.in_proportion:
-            location = self.location * scale / self.scale
-        return self._replace(units_of_series=Units(location, scale))
-
-    def measured(self, table: ChannelRows, span: float) -> tuple[Array, Array, Array]:
-        """Return each series' location, scale, and variance of its logarithm.
-
-        The last is (kurtosis - 1) / 4 rows, and infinite where all values are equal.
-        """
-        series, counts = table.series, table.lengths
-        values, n = self.scaled(table.values), np.maximum(counts, 1)
-        middle, varies = _middles(values, table)
-
-        def sums_of(values: Array) -> Array:
-            sums = np.bincount(series, values, len(counts))
-            return np.asarray(sums, np.float64)
-
-        # a start: the mean deviation, or of n equal values an n-th; the more there are,
-        # the narrower
-        spread = sums_of(np.abs(values - middle[series])) / n
-        equal = np.where(counts > 0, 1 / n, 1.0)
-        scale = self.scale * np.where(varies, spread, equal)
-        # a constant is known; others are as far from what all share as they are
-        own = (counts > 0) & (self.centred | ~varies)
-        location = self.location + self.scale * np.where(own, middle, 0.0)
-        space = self.space(span)
-        # innovations in deviations have the mean square one if the scale is right; one
-        # square more, of one, keeps that of few rows near what it was
-        for _ in range(_PASSES):
-            one = self._replace(units_of_series=Units(location, scale))
-            found = one.filtered(space, one.in_units(table))
-            # v^2 / F is (v / F)^2 over 1 / F, which is 0 where nothing is observed
-            inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1)
-            squares = found.v_F**2 / inverse_F
-            sums = sums_of(squares)
-            scale = scale * np.sqrt((sums + 1) / n)
-        # the delta method: the variance of s^2 is (kurtosis - 1) s^4 / n, and that of
-        # log s a quarter of it over s^4; normal rows have 1 / (2 n), and none less
-        fourth, count = sums_of(squares**2), np.maximum(counts, 0.1)
-        kurtosis = count * fourth / np.maximum(sums, 1e-9) ** 2
-        blur = np.maximum(0.5, (kurtosis - 1) / 4) / count
-        return location, scale, np.where(varies, blur, np.inf)
-
-    def skew(self, table: ChannelRows, span: float) -> float:
-        r"""Return how far sums lie from medians, over how far normal errors put them.
-
-        .. math:: \log \frac{\sum e^{m + v}}{\sum e^{m}} \Big/
-            \log \frac{\sum e^{m + F / 2}}{\sum e^{m}}
-
-        with m, v and F a row's expected logarithm, error and variance, had nothing that
-        fades been seen. After Duan, "Smearing Estimate" (1983), but rows count by what
-        they add to a sum: those of large values often have less noise.
-        """
-        if not (self.form.linked and self.link.is_logarithm):
-            return 1.0
-        own, space = self.own(table, span), self.space(span)
-        rows = own.in_units(table)
-        found = own.filtered(space, rows, space.deviation_and_all)
-        units = own.at(table.series).units
-        scale = np.broadcast_to(units.scale, table.values.shape)
-        told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
-        told &= found.inverse_F > 0
-        if told.sum() < _FEWEST:
-            return 1.0
-        scale = scale[told]
-        deviation, signal = found.signal[told].T
-        # what fades was expected by rows before: it goes over to the error, v + fading
-        fading = deviation * self.fades(span)
-        middle = scale * (signal - fading)
-        middle += np.broadcast_to(units.location, told.shape)[told]
-        v = found.v_F[told] / found.inverse_F[told]
-        errors = scale * (v + fading)
-        # and then varies as it does in the long run
-        more = self.fades(span) * (space.start[3, 3] - found.variance[told, 0])
-        noise = self.noise + rows.errors[told] ** 2
-        usual = scale**2 * (found.variance[told, 1] + more + noise) / 2
-        # errors are centred, and the largest exponent is taken out, for a float's sake
-        errors -= np.average(errors, weights=np.exp(middle - middle.max()))
-        logs = middle + np.stack([errors, usual])
-        sums = logsumexp(logs, axis=1) - logsumexp(middle)
-        return float(np.clip(sums[0] / sums[1], 0.0, _MOST_SKEW))
 
     def fades(self, span: float) -> bool:
         """Return whether deviations fade so often that they pass: no trend does."""
-        memory = np.exp(self.logs[PLACE["OU memory"]])
+        memory = np.exp(self.theta[PLACE["OU memory"]])
         return bool(memory <= span / _FADED)
-
-    def at(self, series: Numbers) -> Candidate:
-        """Return it with the location and scale of each row, of some series."""
-        if self.units_of_series is None:
-            return self
-        return self._replace(units_of_series=self.units_of_series.at(series))
-
-    def alone(self, series: int) -> Candidate:
-        """Return it with the location and scale of one series."""
-        one = self._replace(scale_spread=0.0)
-        if self.units_of_series is None:
-            return one
-        location, scale = self.units_of_series
-        return one._replace(
-            location=float(location[series]),
-            scale=float(scale[series]),
-            units_of_series=None,
-        )
-
-    def scaled(self, values: Array) -> Array:
-        """Return values in the units of the states."""
-        if self.form.linked:
-            values = self.link.of(values, self.least)
-        return (values - self.units.location) / self.units.scale
-
-    @property
-    def least(self) -> Array:
-        """Distance from a logarithm's end that counts at least, as `units` are."""
-        if not self.link.is_logarithm:
-            return np.array([LEAST])
-        return np.exp(self.units.location) * _LOWEST
-
-    def original(self, values: Array) -> Array:
-        """Return the inverse of `scaled`."""
-        values = self.units.location + self.units.scale * values
-        return self.link.inverse(values) if self.form.linked else values
-
-    def in_units(self, table: ChannelRows) -> ChannelRows:
-        """Return rows of all series in the units of the states."""
-        one, errors = self.at(table.series), table.errors
-        if errors.any():
-            if one.form.linked:
-                # the delta method: u moves du / dy times as far as y
-                errors = errors * np.exp(one.link.log_slope(table.values))
-            errors = errors / one.units.scale
-        return table._replace(values=one.scaled(table.values), errors=errors)
-
-    def log_units(self, table: ChannelRows) -> float:
-        """Return what a loss in the units of the states lacks of one in y's."""
-        known = ~np.isnan(table.values)
-        units = self.at(table.series).units
-        scale = np.broadcast_to(units.scale, known.shape)
-        # the density of y is that of z times dz / dy = (du / dy) / scale
-        lacks = float(np.log(scale[known]).sum())
-        if self.form.linked:
-            lacks -= float(self.link.log_slope(table.values[known]).sum())
-        return lacks
-
-    @property
-    def rule(self) -> Rule:
-        """What is an outlier, and what a step of the trend."""
-        # imports need not wait for numba
-        from sklode.structural.filter.outliers import STEP
-
-        step = float(STEP) if self.steps else math.inf
-        return Rule(threshold=float(self.threshold), step=step)
 
     def system(self, space: StateSpace, table: ChannelRows) -> System:
         """Return what says how the states go from row to row, and are observed."""
@@ -308,6 +108,124 @@ class Candidate(NamedTuple):
         return found
 
 
+class Candidate(NamedTuple):
+    """One of the models that a forecast averages over: how, of what, how much."""
+
+    model: Model
+    scaling: Scaling
+    weight: float = 1.0
+    group: int = 0  # of the series that it is for, see `groups`
+
+    @property
+    def observed_noise(self) -> float:
+        """Variance of noise and the usual error of measurement, as seen ahead."""
+        return self.model.noise + self.scaling.error**2
+
+    def alone(self, series: int) -> Candidate:
+        """Return it with the location and scale of one series."""
+        return self._replace(scaling=self.scaling.alone(series))
+
+    def own(self, table: ChannelRows, span: float) -> Candidate:
+        """Return it with each series' location and scale, (series,)."""
+        usual, effects = self.scaling, self.scaling.random_effects
+        if effects is None:
+            return self
+        location, scale, blur = self.measured(table, span)
+        # constants stay as narrow as they are
+        blur = np.where(np.isinf(blur), 0.0, blur)
+        # the less is told of it, the nearer to the usual one: the mean of a normal
+        # logarithm of variance ``spread`` squared, seen with variance ``blur``
+        prior = effects.spread**2
+        weight = prior / (prior + blur)
+        scale = usual.scale * (scale / usual.scale) ** weight
+        if effects.in_proportion:
+            location = usual.location * scale / usual.scale
+        own = usual._replace(of_series=LocationScale(location, scale))
+        return self._replace(scaling=own)
+
+    def measured(self, table: ChannelRows, span: float) -> tuple[Array, Array, Array]:
+        """Return each series' location, scale, and variance of its logarithm.
+
+        The last is (kurtosis - 1) / 4 rows, and infinite where all values are equal.
+        """
+        series, counts = table.series, table.lengths
+        usual = self.scaling
+        values, n = usual.scaled(table.values), np.maximum(counts, 1)
+        middle, varies = _middles(values, table)
+
+        def sums_of(values: Array) -> Array:
+            sums = np.bincount(series, values, len(counts))
+            return np.asarray(sums, np.float64)
+
+        # a start: the mean deviation, or of n equal values an n-th; the more there are,
+        # the narrower
+        spread = sums_of(np.abs(values - middle[series])) / n
+        equal = np.where(counts > 0, 1 / n, 1.0)
+        scale = usual.scale * np.where(varies, spread, equal)
+        # a constant is known; others are as far from what all share as they are
+        effects = usual.random_effects
+        has_location = effects is not None and effects.has_location
+        own = (counts > 0) & (has_location | ~varies)
+        location = usual.location + usual.scale * np.where(own, middle, 0.0)
+        space = self.model.space(span)
+        # innovations in deviations have the mean square one if the scale is right; one
+        # square more, of one, keeps that of few rows near what it was
+        for _ in range(_PASSES):
+            own_units = usual._replace(of_series=LocationScale(location, scale))
+            found = self.model.filtered(space, own_units.rows(table))
+            # v^2 / F is (v / F)^2 over 1 / F, which is 0 where nothing is observed
+            inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1)
+            squares = found.v_F**2 / inverse_F
+            sums = sums_of(squares)
+            scale = scale * np.sqrt((sums + 1) / n)
+        # the delta method: the variance of s^2 is (kurtosis - 1) s^4 / n, and that of
+        # log s a quarter of it over s^4; normal rows have 1 / (2 n), and none less
+        fourth, count = sums_of(squares**2), np.maximum(counts, 0.1)
+        kurtosis = count * fourth / np.maximum(sums, 1e-9) ** 2
+        blur = np.maximum(0.5, (kurtosis - 1) / 4) / count
+        return location, scale, np.where(varies, blur, np.inf)
+
+    def smearing_factor(self, table: ChannelRows, span: float) -> float:
+        r"""Return how far sums lie from medians, over how far normal errors put them.
+
+        .. math:: \log \frac{\sum e^{m + v}}{\sum e^{m}} \Big/
+            \log \frac{\sum e^{m + F / 2}}{\sum e^{m}}
+
+        with m, v and F a row's expected logarithm, error and variance, had nothing that
+        fades been seen. After Duan, "Smearing Estimate" (1983), but rows count by what
+        they add to a sum: those of large values often have less noise.
+        """
+        if not self.scaling.link.is_logarithm:
+            return 1.0
+        model, space = self.model, self.model.space(span)
+        own = self.own(table, span).scaling
+        rows = own.rows(table)
+        found = model.filtered(space, rows, space.deviation_and_all)
+        units = own.at(table.series).units
+        scale = np.broadcast_to(units.scale, table.values.shape)
+        told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
+        told &= found.inverse_F > 0
+        if told.sum() < _FEWEST:
+            return 1.0
+        scale = scale[told]
+        deviation, signal = found.signal[told].T
+        # what fades was expected by rows before: it goes over to the error, v + fading
+        fading = deviation * model.fades(span)
+        middle = scale * (signal - fading)
+        middle += np.broadcast_to(units.location, told.shape)[told]
+        v = found.v_F[told] / found.inverse_F[told]
+        errors = scale * (v + fading)
+        # and then varies as it does in the long run
+        more = model.fades(span) * (space.start[3, 3] - found.variance[told, 0])
+        noise = model.noise + rows.errors[told] ** 2
+        usual = scale**2 * (found.variance[told, 1] + more + noise) / 2
+        # errors are centred, and the largest exponent is taken out, for a float's sake
+        errors -= np.average(errors, weights=np.exp(middle - middle.max()))
+        logs = middle + np.stack([errors, usual])
+        sums = logsumexp(logs, axis=1) - logsumexp(middle)
+        return float(np.clip(sums[0] / sums[1], 0.0, _MOST_SMEARING))
+
+
 def _middles(values: Array, table: ChannelRows) -> tuple[Array, Flags]:
     """Return each series' median, 0 without rows, and whether its values differ."""
     # sorted within each series; at the end a 0 that series without rows read
@@ -338,16 +256,16 @@ def heaviest_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
 def links_of(channels: Sequence[Sequence[Candidate]]) -> tuple[Link, ...]:
     """Return what each channel's forecasts are linked to, for others to share.
 
-    Of groups of series the first, which is the largest, tells. Where values lie at a
-    bound, they are read as they are.
+    Of groups of series the first, which is the largest, tells.
     """
     links = []
     for candidates in channels:
-        best = heaviest_of_each(candidates)[0]
-        link = IDENTITY
-        if best.form.linked and not best.link.past:
-            link = best.link._replace(least=float(best.least[0]))
-        links.append(link)
+        scaling = heaviest_of_each(candidates)[0].scaling
+        link = scaling.link
+        # where values lie at a bound they are read as they are
+        is_open = not (link.is_identity or link.past)
+        least = float(scaling.least[0])
+        links.append(link._replace(least=least) if is_open else IDENTITY)
     return tuple(links)
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.links import IDENTITY, Link
+from sklode.data.links import Link
 from sklode.structural.candidates import Candidate, kalman, kalman_back
 from sklode.structural.components.space import StateSpace
 from sklode.structural.coupling.contemporaneous import Told
@@ -24,9 +24,10 @@ from sklode.structural.coupling.next_rows import MEMORIES
 from sklode.structural.filter.system import States
 from sklode.structural.predictive.limits import LargestMoves, Limits
 from sklode.structural.predictive.mixture import Mixture, Paths
-from sklode.structural.predictive.scale_by_lead import Widening
+from sklode.structural.predictive.scale_by_lead import VarianceInflation
 from sklode.structural.predictive.steps import Conditioned, UncertainX
 from sklode.structural.rows import ChannelRows, Rows
+from sklode.structural.scaling import Scaling
 from sklode.structural.search.groups import weights_of
 
 # none are asked for, see `filter.backward.smooth_rows`
@@ -55,7 +56,7 @@ class FilteredColumn:
             candidate.own(_of_series(table, mine), span)
             for candidate, mine in zip(candidates, weights > 0, strict=True)
         ]
-        spaces = [candidate.space(span) for candidate in own]
+        spaces = [candidate.model.space(span) for candidate in own]
         nothing = cls(
             candidates=own,
             weights=weights,
@@ -103,9 +104,9 @@ class FilteredColumn:
         own = self.heaviest[new.series]
         for k, candidate in enumerate(self.candidates):
             mine = self._rows_of(k, new)
-            found = candidate.filtered(
+            found = candidate.model.filtered(
                 self.spaces[k],
-                candidate.in_units(new.where(mine)),
+                candidate.scaling.rows(new.where(mine)),
                 states=self.states[k],
                 since=since,
             )
@@ -132,12 +133,12 @@ class FilteredColumn:
         """Return rows in the units of the states of their series."""
         values = rows.values.copy()
         for k, mine in self._by_heaviest(rows):
-            values[mine] = self.candidates[k].in_units(rows.where(mine)).values
+            values[mine] = self.candidates[k].scaling.rows(rows.where(mine)).values
         return rows._replace(values=values)
 
     def noises(self, rows: ChannelRows) -> Array:
         """Return variances of the noise at rows, in those units."""
-        each = np.array([candidate.noise for candidate in self.candidates])
+        each = np.array([candidate.model.noise for candidate in self.candidates])
         noises = each[self.heaviest[rows.series]]
         return np.asarray(noises + rows.errors**2)
 
@@ -148,13 +149,8 @@ class FilteredColumn:
         for k, mine in self._by_heaviest(asked):
             candidate = self.candidates[k]
             # rows are in states' units already: as a candidate that leaves them so
-            plain = candidate._replace(
-                form=candidate.form._replace(linked=False),
-                location=0.0,
-                scale=1.0,
-                units_of_series=None,
-            )
-            whole = plain.space(self.span).whole
+            plain = candidate._replace(scaling=Scaling())
+            whole = plain.model.space(self.span).whole
             found = had._smoothed(plain, asked.where(mine), whole)
             signal[mine], variance[mine] = found[0][:, 0], found[1][:, 0]
         return signal, variance
@@ -169,10 +165,10 @@ class FilteredColumn:
         """Return the distribution of the column by itself, in units of links."""
         means, variances, fading = self.signals(asked)
         location, scale = self._units(asked)
-        linked = [candidate.form.linked for candidate in self.candidates]
         noises = [[candidate.observed_noise] for candidate in self.candidates]
         # plain scales may overflow when squared; there nothing fades
-        squares = np.where(np.array(linked)[:, None], scale, 0.0) ** 2
+        is_linked = np.array([[not link.is_identity] for link in self.links])
+        squares = np.where(is_linked, scale, 0.0) ** 2
         # no other squares: a float that holds y need not hold them
         with np.errstate(over="ignore"):
             return Mixture(
@@ -182,19 +178,17 @@ class FilteredColumn:
                 noises=scale * np.sqrt(noises),
                 links=self.links,
                 fading=squares * np.maximum(fading, 0.0),
-                smearing=np.array([[one.rise] for one in self.candidates]),
+                smearing=np.array([[one.scaling.smearing] for one in self.candidates]),
             )
 
     @property
     def links(self) -> tuple[Link, ...]:
         """What each candidate is of."""
-        return tuple(
-            one.link if one.form.linked else IDENTITY for one in self.candidates
-        )
+        return tuple(one.scaling.link for one in self.candidates)
 
     def _units(self, asked: ChannelRows) -> tuple[Array, Array]:
         """Return candidates' locations and scales at rows, (candidate, row)."""
-        units = [one.at(asked.series).units for one in self.candidates]
+        units = [one.scaling.at(asked.series).units for one in self.candidates]
         location = [np.broadcast_to(own.location, asked.times.shape) for own in units]
         scale = [np.broadcast_to(own.scale, asked.times.shape) for own in units]
         return np.stack(location), np.stack(scale)
@@ -213,12 +207,12 @@ class FilteredColumn:
             space, states = self.spaces[k], self.states[k]
             parts = space.deviation_and_all
             # an OU process that lasts is no part that fades: none of its states count
-            parts[0] *= candidate.fades(self.span)
+            parts[0] *= candidate.model.fades(self.span)
             mine = (self.weights[k] > 0)[asked.series]
             is_ahead, is_past = ~inside & mine, inside & mine
             if is_ahead.any():
                 ahead = asked.where(is_ahead)
-                run = candidate.filtered(
+                run = candidate.model.filtered(
                     space, ahead, parts=parts, states=states, since=since
                 )
                 found[:, k, is_ahead] = _stacked(run.signal, run.variance)
@@ -239,7 +233,7 @@ class FilteredColumn:
 
     def _added(self, k: int, rows: ChannelRows, changes: Array) -> Array:
         """Return what changes of inputs add to a candidate's signal, (path, row)."""
-        columns = self.candidates[k].form.columns
+        columns = self.candidates[k].model.form.columns
         means = self.states[k].means
         # coefficients are the last states, in the order of the form's effects
         first = means.shape[1] - len(columns)
@@ -255,20 +249,22 @@ class FilteredColumn:
         return UncertainX(np.stack(added))
 
     @cached_property
-    def widenings(self) -> dict[int, Widening]:
+    def inflations(self) -> dict[int, VarianceInflation]:
         """How much wider than expected errors ahead were, by heaviest candidate."""
         return {
-            k: Widening.of(self.candidates[k], self.table.where(mine), self.span)
+            k: VarianceInflation.of(
+                self.candidates[k], self.table.where(mine), self.span
+            )
             for k, mine in self._by_heaviest(self.table)
         }
 
-    def inflated(self, asked: ChannelRows) -> Array:
+    def inflation(self, asked: ChannelRows) -> Array:
         """Return the factor of each row's standard deviation."""
         factors = np.ones(len(asked.times))
         ahead = asked.times - self.table.ends[asked.series]
         for k, mine in self._by_heaviest(asked):
-            if k in self.widenings:  # else of series without rows
-                factors[mine] = self.widenings[k].at(ahead[mine])
+            if k in self.inflations:  # else of series without rows
+                factors[mine] = self.inflations[k].at(ahead[mine])
         return factors
 
     def limits(
@@ -295,17 +291,17 @@ class FilteredColumn:
         own = self.table.where(self._rows_of(k, self.table))
         last = own.where(slice(-most, None))
         asked = last._replace(values=np.full(len(last.times), np.nan))
-        parts = best.space(self.span).parts
+        parts = best.model.space(self.span).parts
         signal, _ = replace(self, table=last)._smoothed(best, asked, parts)
         return best, signal
 
     def parts(self, asked: ChannelRows) -> Iterator[tuple[Candidate, Rows, Array]]:
-        """Yield heaviest candidates, in units of their rows, and parts, (row, part)."""
+        """Yield heaviest candidates, their rows, and parts there, (row, part)."""
         for k, mine in self._by_heaviest(asked):
             candidate, own = self.candidates[k], asked.where(mine)
-            parts = candidate.space(self.span).parts
+            parts = candidate.model.space(self.span).parts
             signal, _ = self._smoothed(candidate, own, parts)
-            yield candidate.at(own.series), mine, signal
+            yield candidate, mine, signal
 
     def drawn(self, asked: ChannelRows, n: int, seed: int, has_noise: bool) -> Paths:
         """Return ``n`` joint draws of each series' values."""
@@ -327,14 +323,15 @@ class FilteredColumn:
                 mine = np.flatnonzero(chosen == k)
                 for series in np.flatnonzero(own.lengths).tolist():
                     candidate = self.candidates[members[k]].alone(series)
+                    scaling = candidate.scaling
                     first, end = own.bounds[series], own.bounds[series + 1]
                     place = np.ix_(mine, queries[first:end])
                     alone = own.alone(series)
                     paths = self._paths(members[k], series, alone, len(mine), rng)
                     component[place] = members[k]
-                    signal[place] = (candidate.location + candidate.scale * paths).T
+                    signal[place] = (scaling.location + scaling.scale * paths).T
                     if has_noise:
-                        spread = candidate.scale * candidate.observed_noise**0.5
+                        spread = scaling.scale * candidate.observed_noise**0.5
                         noise[place] = spread * rng.standard_normal(paths.shape).T
         return Paths(
             component=component,
@@ -360,7 +357,7 @@ class FilteredColumn:
         states = a[:, None] + _root(P) @ white
         normals = rng.standard_normal((len(asked.times), *states.shape))
         paths: Array = kalman().simulate_rows(
-            candidate.system(self.spaces[k], asked),
+            candidate.model.system(self.spaces[k], asked),
             since=since,
             states=states,
             jumps=np.zeros(len(asked.times)),
@@ -380,10 +377,11 @@ class FilteredColumn:
         Durbin and Koopman (2012), section 4.9.1: rows y+ and a signal s+ are drawn from
         the model; s+ + E(s | y - y+) is then a draw of the signal given y.
         """
-        rows, is_asked = candidate.in_units(self.table).merged(asked)
-        space = candidate.space(self.span, self._leads(rows)[0])
-        found = candidate.filtered(space, rows, space.whole)
-        system = candidate.system(space, rows)
+        rows, is_asked = candidate.scaling.rows(self.table).merged(asked)
+        model = candidate.model
+        space = model.space(self.span, self._leads(rows)[0])
+        found = model.filtered(space, rows, space.whole)
+        system = candidate.model.system(space, rows)
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
         normals = rng.standard_normal((len(rows.times), *states.shape))
         paths = kalman().simulate_rows(
@@ -421,17 +419,18 @@ class FilteredColumn:
         """Return parts and their variances, (row, part), given all rows."""
         # series that are not asked need no filtering: they are left out
         is_needed = (asked.lengths > 0)[self.table.series]
-        known = candidate.in_units(self.table.where(is_needed))
+        known = candidate.scaling.rows(self.table.where(is_needed))
         rows, is_asked = known.merged(asked)
         leads = self._leads(rows)
         rows = rows.without_empty()
-        spaces = {lead: candidate.space(self.span, lead) for lead in set(leads)}
+        model = candidate.model
+        spaces = {lead: model.space(self.span, lead) for lead in set(leads)}
         # they differ by the covariance at the start alone
         space = spaces[leads[0]]
         states = States.of(np.stack([spaces[lead].start for lead in leads]))
-        found = candidate.filtered(space, rows, parts=parts, states=states)
+        found = model.filtered(space, rows, parts=parts, states=states)
         more, less = kalman_back().smooth_rows(
-            candidate.system(space, rows),
+            candidate.model.system(space, rows),
             v_F=found.v_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,

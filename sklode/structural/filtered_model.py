@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.history import Asked
 from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
 from sklode.structural.coupling.contemporaneous import Told
@@ -56,7 +57,7 @@ class FilteredModel:
         fresh = _rows_after(self.observations, observations)
         # more rows change what is known of a series' scale, and whom it is like
         may_change = any(
-            one.scale_spread or one.group != column.candidates[0].group
+            one.scaling.random_effects or one.group != column.candidates[0].group
             for column in self.model.columns
             for one in column.candidates
         )
@@ -78,6 +79,38 @@ class FilteredModel:
         bounds = np.stack([column.bounds for column in columns])
         found = np.array([column.quantum for column in columns])
         return np.minimum(found, steps_of(margins(self.observations.values, bounds)))
+
+    def queries(
+        self,
+        asked: Asked,
+        known: Observations,
+        changes: Array | None = None,
+        n: int = 0,
+        seed: int | None = None,
+    ) -> tuple[ChannelRows, Numbers]:
+        """Return rows that are asked for, sorted, and their places among these.
+
+        ``known`` are rows of X without gaps, ``changes`` how paths of X change inputs;
+        ``n`` and ``seed`` are those of `inputs`.
+        """
+        series, ticks = asked.series, asked.ticks
+        place = known.at_or_before(series, ticks)
+        inputs, late = self.inputs(
+            series, ticks, known=known, place=place, n=n, seed=seed
+        )
+        if late is not None:
+            changes = late if changes is None else changes + late
+        times = self.model.design.times(self.observations, series, ticks)
+        order = np.lexsort((times, series))
+        rows = ChannelRows.of(
+            series=series[order],
+            times=times[order],
+            values=np.nan,
+            inputs=inputs[order],
+            n_series=len(known.keys),
+            changes=None if changes is None else changes[:, order],
+        )
+        return rows, order
 
     def prediction(
         self,
@@ -198,7 +231,7 @@ class FilteredModel:
         self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
     ) -> Array:
         """Return how many times as wide answers are as a channel expects."""
-        factor = self.columns[channel].inflated(asked)
+        factor = self.columns[channel].inflation(asked)
         if adjustment is None:
             return factor
         # a network's are as wide as its own errors were

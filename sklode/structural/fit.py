@@ -166,7 +166,7 @@ class _ColumnSearch:
             if self.seasons is None:
                 seasons = seasons_of(rows.table, periods, gap / unit)
             else:
-                seasons = Seasons(told=tuple(periods), clock={}, others={})
+                seasons = Seasons(named=tuple(periods), calendar={}, others={})
             return fit_candidates(
                 rows,
                 fine,
@@ -218,10 +218,15 @@ def _with_effects(
     """Return candidates whose forms say which columns their effects read."""
     candidates = []
     for one, effects in found:
-        form = one.form._replace(effects=tuple(columns[e] for e in effects))
+        form = one.model.form._replace(effects=tuple(columns[e] for e in effects))
         # errors of measurement come ahead too, other errors of the rows do not
-        error = one.error if known.is_measured else 0.0
-        candidates.append(one._replace(form=form, error=error))
+        error = one.scaling.error if known.is_measured else 0.0
+        candidates.append(
+            one._replace(
+                model=one.model._replace(form=form),
+                scaling=one.scaling._replace(error=error),
+            )
+        )
     return candidates
 
 
@@ -235,9 +240,12 @@ def _with_smearing(
     candidates: list[Candidate], table: ChannelRows, span: float
 ) -> list[Candidate]:
     """Return candidates that know how far sums lie from medians, by group."""
-    weights, rises = weights_of(candidates, table), {}
+    weights, factors = weights_of(candidates, table), {}
     for one in heaviest_of_each(candidates):
         k = next(k for k, other in enumerate(candidates) if other is one)
         own = weights[k] > 0
-        rises[one.group] = one.skew(table.where(own[table.series]), span)
-    return [one._replace(rise=rises[one.group]) for one in candidates]
+        factors[one.group] = one.smearing_factor(table.where(own[table.series]), span)
+    return [
+        one._replace(scaling=one.scaling._replace(smearing=factors[one.group]))
+        for one in candidates
+    ]

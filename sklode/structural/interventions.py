@@ -19,10 +19,11 @@ from scipy.stats import norm
 from sklode.data.arrays import Array
 from sklode.structural.candidates import Candidate, kalman_back
 from sklode.structural.components.space import PLACE
+from sklode.structural.filter.system import Rule
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.rows import ChannelRows
 
-SPIKE, STEP, SLOPE = KINDS = range(3)
+OUTLIER, LEVEL_SHIFT, SLOPE_SHIFT = KINDS = range(3)
 _FALSE_ALARMS = 0.05  # of a series without shocks, by convention
 # times that hyperparameters are sought anew, as shocks
 # had inflated them, and shocks that are taken out before
@@ -32,7 +33,7 @@ _ROUNDS, _AT_ONCE = 10, 4
 _TURN = 1.5
 _NOTHING = math.log(1e-3)  # of what does not wander, in units of spread
 # rows from a shock of the trend to either end
-_FEWEST = {STEP: 2, SLOPE: 8}
+_FEWEST = {LEVEL_SHIFT: 2, SLOPE_SHIFT: 8}
 
 
 class Shock(NamedTuple):
@@ -88,14 +89,16 @@ class _Fitted(NamedTuple):
 
         Scores are sums of what innovations tell, which holds of linear ones only.
         """
-        return self.candidate._replace(threshold=math.inf, steps=False)
+        linear = Rule(threshold=math.inf, step=math.inf)
+        model = self.candidate.model._replace(rule=linear)
+        return self.candidate._replace(model=model)
 
     @property
     def loss(self) -> float:
         """Minus the log-likelihood of rows, in units of y."""
-        plain, table = self.plain, self.table
-        passed = plain.filtered(plain.space(self.span), plain.in_units(table))
-        return passed.loss + plain.log_units(table)
+        model, scaling = self.plain.model, self.candidate.scaling
+        passed = model.filtered(model.space(self.span), scaling.rows(self.table))
+        return passed.loss + scaling.log_jacobian(self.table)
 
 
 def _taken_out(fitted: _Fitted) -> tuple[list[Shock], ChannelRows]:
@@ -119,7 +122,7 @@ def _proved_turn(
     A trend that wanders explains turns too, so that their scores are small.
     """
     plain, table = fitted.plain, fitted.table
-    turn = _largest(_still(plain), fitted.span, table, kinds=[SLOPE])
+    turn = _largest(_still(plain), fitted.span, table, kinds=[SLOPE_SHIFT])
     if turn.score < _least(table):
         return None
     rest = _Fitted.of(fit(_without(plain, table, turn)))
@@ -140,7 +143,7 @@ def _scored_again(shock: Shock, fitted: _Fitted) -> Shock:
     alone = _without(plain, fitted.table, opposite)
     sizes, scores = _scores(plain, fitted.span, alone)
     score = float(scores[shock.row, shock.kind])
-    if shock.kind == SLOPE:
+    if shock.kind == SLOPE_SHIFT:
         score = max(score, shock.score)
     return shock._replace(size=float(sizes[shock.row, shock.kind]), score=score)
 
@@ -156,14 +159,14 @@ def _least(table: ChannelRows) -> float:
 
 def _still(candidate: Candidate) -> Candidate:
     """Return a candidate whose trend does not wander, so that its turns show."""
-    logs = candidate.logs.copy()
-    noise = logs[PLACE["noise"]]
-    logs[[PLACE["random walk"], PLACE["velocity"]]] = _NOTHING
+    theta = candidate.model.theta.copy()
+    noise = theta[PLACE["noise"]]
+    theta[[PLACE["random walk"], PLACE["velocity"]]] = _NOTHING
     # the variances of noise and deviations
     # add up to that of a wider noise
-    logs[PLACE["noise"]] = np.logaddexp(2 * noise, 2 * logs[PLACE["OU"]]) / 2
-    logs[PLACE["OU"]] = _NOTHING
-    return candidate._replace(logs=logs)
+    theta[PLACE["noise"]] = np.logaddexp(2 * noise, 2 * theta[PLACE["OU"]]) / 2
+    theta[PLACE["OU"]] = _NOTHING
+    return candidate._replace(model=candidate.model._replace(theta=theta))
 
 
 def _largest(
@@ -191,11 +194,12 @@ def _scores(
     candidate: Candidate, span: float, table: ChannelRows
 ) -> tuple[Array, Array]:
     """Return shocks' most probable sizes and their scores, (row, kind)."""
-    space, rows = candidate.space(span), candidate.in_units(table)
-    passed = candidate.filtered(space, rows, space.whole)
+    model, rows = candidate.model, candidate.scaling.rows(table)
+    space = model.space(span)
+    passed = model.filtered(space, rows, space.whole)
     shocks = np.zeros((len(rows.times), 3, 2))
     kalman_back().smooth_rows(
-        candidate.system(space, rows),
+        model.system(space, rows),
         v_F=passed.v_F[:, None],
         inverse_F=passed.inverse_F,
         gains=passed.gains,
@@ -206,28 +210,28 @@ def _scores(
     score, variance = np.moveaxis(shocks, 2, 0)
     score[~(passed.inverse_F > 0)] = 0.0
     variance = np.maximum(variance, 1e-300)
-    sizes = candidate.alone(0).scale * score / variance
+    sizes = candidate.scaling.alone(0).scale * score / variance
     return sizes, np.abs(score) / np.sqrt(variance)
 
 
 def _without(candidate: Candidate, table: ChannelRows, shock: Shock) -> ChannelRows:
     """Return rows without what a shock did to them."""
-    rows = candidate.in_units(table)
-    values, size = rows.values.copy(), shock.size / candidate.alone(0).scale
+    rows = candidate.scaling.rows(table)
+    values, size = rows.values.copy(), shock.size / candidate.scaling.alone(0).scale
     since = rows.times - rows.times[shock.row]
-    if shock.kind == SPIKE:
+    if shock.kind == OUTLIER:
         values[shock.row] -= size
-    elif shock.kind == STEP:
+    elif shock.kind == LEVEL_SHIFT:
         values[since >= 0] -= size
     else:
         values -= size * np.maximum(since, 0.0)
-    original = candidate.at(rows.series).original(values)
+    original = candidate.scaling.at(rows.series).original(values)
     return table._replace(values=original)
 
 
 def size_of(candidate: Candidate, table: ChannelRows, shock: Shock) -> float:
     """Return a shock's size in units of y, at its row."""
-    one, rows = candidate.alone(0), candidate.in_units(table)
+    one, rows = candidate.scaling.alone(0), candidate.scaling.rows(table)
     here = rows.values[[shock.row]]
     # of a logarithm the same size is more of y where that is large
     without = one.original(here - shock.size / one.scale)

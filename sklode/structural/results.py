@@ -11,7 +11,7 @@ from typing import Any
 
 from sklode.data.arrays import Columns
 from sklode.data.history import History
-from sklode.structural.answers import Ahead, StructuralAnswers
+from sklode.structural.answers import Adjust, StructuralAnswers
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.model import StructuralModel
 from sklode.structural.unknown_x import Unknown
@@ -22,9 +22,9 @@ def answers_of(
     history: History,
     seed: int,
     before: object,
-    ahead: Ahead | None = None,
+    adjust: Adjust | None = None,
 ) -> StructuralAnswers:
-    """Return what a model answers of series, and a network ``ahead`` adds.
+    """Return what a model answers of series, and a network adds by ``adjust``.
 
     Of series that the answers ``before`` are of, only new rows are read.
     """
@@ -33,7 +33,7 @@ def answers_of(
     else:
         states = FilteredModel.of(structural, history.rows)
     unknown = Unknown(history, seed) if history.controls else None
-    return StructuralAnswers(states, history, seed, ahead, unknown)
+    return StructuralAnswers(states, history, seed, adjust, unknown)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

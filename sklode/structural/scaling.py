@@ -1,105 +1,111 @@
-"""The units of a channel's states: location and scale, shared by its series or not.
+"""Scalings: what a column's states are in units of, and how series differ by it.
 
 Tested in tests/structural/test_panels.py and test_groups.py.
 """
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple
 
 import numpy as np
 
-from sklode.data.arrays import Array
-from sklode.data.links import Link, has_zeros
-from sklode.structural.candidates import Candidate
-from sklode.structural.components.space import Form, priors
-from sklode.structural.rows import ChannelRows, power_of_two
+from sklode.data.arrays import Array, Numbers
+from sklode.data.links import IDENTITY, LEAST, Link
+from sklode.structural.rows import ChannelRows
 
-_TELLING = 4  # rows that tell how series of a panel differ
-_FREE = 1e3  # spread of scales that may be anything
-# series differ whose scales have so wide a spread, in
-# natural logarithms; and locations then, in spreads
-_SPREAD, _FAR = 0.25, 3.0
-# times the median: larger errors of measurement count as these
-_CLIPPED = 5.0
-# deviations from the median: values beyond count as there
-_WIDEST = 8.0
-# what makes the median deviation of normal values a standard
-# deviation: 1 over their upper quartile (Huber 1981, section 5.1)
+# of the usual value: what logarithms take zero and less for
+_LOWEST = 1e-9
+# what makes the median deviation of normal values a standard deviation: 1 over their
+# upper quartile (Huber 1981, section 5.1)
 _TO_DEVIATION = 1.4826
 
 
-def in_units(
-    table: ChannelRows,
-    values: Array,
-    span: float,
-    linked: bool,
-    link: Link,
-    threshold: float,
-) -> Candidate:
-    """Return the plain form with the location and scale of a usual series.
+class LocationScale(NamedTuple):
+    """Location and scale of y, or of what it is linked to: units of the states."""
 
-    ``values`` are y's, or of a form that is ``linked`` the link's.
-    """
-    form = Form((), linked)
-    location, scale = _location_and_scale(values)
-    if not linked and has_zeros(values):
-        # of rare ones the median is zero, and what is expected is not
-        location = float(values.mean())
-    _, _, start = priors(form)
-    units = Candidate(
-        form=form,
-        logs=start,
-        weight=1.0,
-        location=location,
-        scale=scale,
-        threshold=threshold,
-        link=link,
-    )
-    return _told_apart(units, table, values, span)
+    location: Array  # (1,) of all series, or (series,), or (row,)
+    scale: Array
+
+    def at(self, series: Numbers) -> LocationScale:
+        """Return those of rows of some series, (row,)."""
+        return LocationScale(self.location[series], self.scale[series])
 
 
-def _told_apart(
-    units: Candidate, table: ChannelRows, values: Array, span: float
-) -> Candidate:
-    """Return units that series of a panel share, or what they differ by.
+class RandomEffects(NamedTuple):
+    """How series of a panel differ: by location and scale, drawn for each of them."""
 
-    They are told apart by their scales, and locations, if these vary by more than
-    chance.
-    """
-    telling = np.flatnonzero(table.lengths >= _TELLING)
-    if len(telling) < 2:
-        return units
-    # with a wide prior each series shows its own location and scale
-    free = units._replace(scale_spread=_FREE, centred=True)
-    measured = free.measured(table, span)
-    locations, scales, blur = (each[telling] for each in measured)
-    # of constants, doubt is infinite
-    varies = np.isfinite(blur)
-    if varies.sum() < 2:
-        return units
-    logs = np.log(scales[varies])
-    # what is seen varies by the spread and by the errors of what is seen
-    variance = logs.var(ddof=1) - blur[varies].mean()
-    spread = math.sqrt(max(variance, 1e-6))
-    if spread < _SPREAD and varies.all():
-        return units
-    scale, middle = math.exp(np.median(logs)), float(np.median(locations))
-    units = units._replace(scale_spread=spread, location=middle, scale=scale)
-    if not units.form.linked and has_zeros(table.values):
-        # counts: the larger a series' mean, the more it varies
-        sums = np.bincount(table.series, values, len(table.lengths))
-        means = sums[telling] / table.lengths[telling]
-        share = float(np.mean(means[varies] / scales[varies]))
-        return units._replace(location=share * scale, in_proportion=True)
-    distances = np.abs(locations - middle)[varies] / scales[varies]
-    return units._replace(centred=float(np.median(distances)) > _FAR)
+    spread: float  # standard deviation of logarithms of scales
+    has_location: bool = False  # each series has a location of its own
+    in_proportion: bool = False  # locations of series are, to their scales
 
 
-def usual_error(errors: Array) -> float:
-    """Return the error of measurement whose square is usual, but for absurd ones."""
-    most = _CLIPPED * float(np.median(errors))
-    return math.sqrt(float(np.mean(np.minimum(errors, most) ** 2)))
+class Scaling(NamedTuple):
+    """From y to the units of the states: (link of y - location) / scale."""
+
+    location: float = 0.0  # of a usual series; see `units`
+    scale: float = 1.0
+    link: Link = IDENTITY
+    random_effects: RandomEffects | None = None  # None: all series share one
+    of_series: LocationScale | None = None  # each one's own, see `Candidate.own`
+    smearing: float = 1.0  # from medians to what can be summed, see `smearing_factor`
+    error: float = 0.0  # the usual one of measurement, in units of the states
+
+    @property
+    def units(self) -> LocationScale:
+        """Location and scale of each series, or of all."""
+        if self.of_series is not None:
+            return self.of_series
+        return LocationScale(np.array([self.location]), np.array([self.scale]))
+
+    def at(self, series: Numbers) -> Scaling:
+        """Return it with the location and scale of each row, of some series."""
+        if self.of_series is None:
+            return self
+        return self._replace(of_series=self.of_series.at(series))
+
+    def alone(self, series: int) -> Scaling:
+        """Return it with the location and scale of one series."""
+        one = self._replace(random_effects=None, of_series=None)
+        if self.of_series is None:
+            return one
+        location, scale = self.of_series
+        return one._replace(
+            location=float(location[series]), scale=float(scale[series])
+        )
+
+    def scaled(self, values: Array) -> Array:
+        """Return values in the units of the states."""
+        linked = self.link.of(values, self.least)
+        return (linked - self.units.location) / self.units.scale
+
+    @property
+    def least(self) -> Array:
+        """Distance from a logarithm's end that counts at least, as `units` are."""
+        if not self.link.is_logarithm:
+            return np.array([LEAST])
+        return np.exp(self.units.location) * _LOWEST
+
+    def original(self, values: Array) -> Array:
+        """Return the inverse of `scaled`."""
+        return self.link.inverse(self.units.location + self.units.scale * values)
+
+    def rows(self, table: ChannelRows) -> ChannelRows:
+        """Return rows of all series in the units of the states."""
+        one, errors = self.at(table.series), table.errors
+        if errors.any():
+            # the delta method: u moves du / dy times as far as y
+            errors = errors * np.exp(one.link.log_slope(table.values))
+            errors = errors / one.units.scale
+        return table._replace(values=one.scaled(table.values), errors=errors)
+
+    def log_jacobian(self, table: ChannelRows) -> float:
+        """Return what a loss in the units of the states lacks of one in y's."""
+        known = ~np.isnan(table.values)
+        units = self.at(table.series).units
+        scale = np.broadcast_to(units.scale, known.shape)
+        # the density of y is that of z times dz / dy = (du / dy) / scale
+        lacks = float(np.log(scale[known]).sum())
+        return lacks - float(self.link.log_slope(table.values[known]).sum())
 
 
 def usual_deviation(values: Array) -> Array:
@@ -109,17 +115,3 @@ def usual_deviation(values: Array) -> Array:
     """
     deviation: Array = _TO_DEVIATION * np.nanmedian(np.abs(values), axis=0)
     return deviation
-
-
-def _location_and_scale(values: Array) -> tuple[float, float]:
-    """Return median and standard deviation, of values of which a few may be absurd."""
-    # over a power of two no digit is lost,
-    # and squares stay in a float's range
-    unit = power_of_two(values)
-    values = values / unit
-    location = float(np.median(values))
-    width = _WIDEST * float(usual_deviation(values - location))
-    if width > 0:
-        values = np.clip(values, location - width, location + width)
-    scale = float(values.std()) or abs(location)
-    return unit * location, unit * scale or 1.0

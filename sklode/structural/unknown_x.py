@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from sklode.data.arrays import Array, Flags
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.checks import finite
 from sklode.data.history import Asked, History
 from sklode.data.observations import Observations
 from sklode.data.ticks import rows_before
-from sklode.structural.answers import StructuralAnswers
-from sklode.structural.filtered_model import FilteredModel
+from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
+from sklode.structural.rows import ChannelRows
 
 _PATHS, _FEWEST = 200, 20  # of X, that tell how wide answers are
 # of all paths, which may cross all that was seen: 16 MB a column
@@ -46,8 +47,7 @@ class Unknown:
             if not where.any():
                 continue
             if n == 1:
-                answers, asked = self._column(first, known, where)
-                controls[where, own] = answers.means(asked)
+                controls[where, first] = self._means(first, known, where)
             else:
                 seen = self._history.given.controls[:, own]
                 # of indicators, sums are counts
@@ -59,24 +59,29 @@ class Unknown:
     def seen(self) -> History:
         """The history with X filled."""
         filled = self.filled(self._history.given)
-        return replace(self._history, fills=filled.controls)
+        return replace(self._history, imputations=filled.controls)
 
     def learned(self, model: StructuralModel) -> History:
         """Return what is `seen`, with y as uncertain as X makes it, says a model."""
         given, history = self._history.given, self.seen
-        answers = StructuralAnswers(
-            FilteredModel.of(model, history.rows), history, seed=0, unknown=self
-        )
+        filtered = FilteredModel.of(model, history.rows)
         is_missing = np.isnan(given.controls)
         where: Flags = np.asarray(is_missing.any(axis=1))
 
-        # what unknown X adds to a variance
-        # is that of an error of measurement
-        wide = answers.variances(_asked(given, where), 0)
-        narrow = answers.variances(_asked(history.rows, where), 0)
-        blurs = np.zeros(given.values.shape)
-        blurs[where] = np.sqrt(np.maximum(wide - narrow, 0.0))
-        return replace(history, blurs=blurs)
+        def variances(rows: Observations) -> Array:
+            asked, table = _asked(rows, where), np.empty((where.sum(), n_channels))
+            queries, order, _ = queries_of(filtered, asked, self, n=None, seed=0)
+            for k in range(n_channels):
+                distribution = filtered.prediction(k, queries).distribution()
+                table[order, k] = distribution.variance()
+            return finite(table)
+
+        n_channels = given.values.shape[1]
+        # what unknown X adds to a variance is that of an error of measurement
+        wide, narrow = variances(given), variances(history.rows)
+        deviations = np.zeros(given.values.shape)
+        deviations[where] = np.sqrt(np.maximum(wide - narrow, 0.0))
+        return replace(history, input_deviations=deviations)
 
     def changes(
         self, model: StructuralModel, asked: Asked, n: int | None
@@ -136,8 +141,7 @@ class Unknown:
                 continue
             own = slice(column, column + size)
             if size == 1:
-                answers, asked = self._column(column, known, where)
-                found = answers.paths(asked, n, noise=True)
+                found = self._draws(column, known, where, n=n)
             else:
                 found = self._followed(own, int(where.sum()), n)
             # about the mean that is filled, so
@@ -145,26 +149,36 @@ class Unknown:
             paths[:, where[is_late], own] += found - found.mean(axis=0)
         return rows, paths
 
-    def _column(
-        self, column: int, known: Observations, where: Flags
-    ) -> tuple[StructuralAnswers, Asked]:
-        """Return what a column's model answers, given all that is known of it."""
-        history = self._history
-        if column not in self._models:
-            seen = _alone(history.given, column)
-            self._models[column] = fit_model(seen)
-        model, rows = self._models[column], _alone(known, column)
-        own = History(
-            given=rows,
-            steps=history.steps,
-            levels=history.levels,
-            channels=[column],
-            controls=[],
-        )
+    def _means(self, column: int, known: Observations, where: Flags) -> Array:
+        """Return a column's forecasts at the rows ``where`` it is asked, (row,)."""
+        filtered, queries, order = self._column(column, known, where)
+        found = np.empty(len(order))
+        found[order] = filtered.prediction(0, queries).points()
+        return finite(found)
+
+    def _draws(self, column: int, known: Observations, where: Flags, n: int) -> Array:
+        """Return paths of a column there, (path, row, 1)."""
+        filtered, queries, order = self._column(column, known, where)
         # columns must not draw the same errors
         seed = self._seed + 1 + column
-        answers = StructuralAnswers(FilteredModel.of(model, rows), own, seed)
-        return answers, _asked(rows, where)
+        draws = filtered.columns[0].drawn(queries, n=n, seed=seed, has_noise=True)
+        found = np.empty((n, len(order), 1))
+        found[:, order, 0] = filtered.prediction(0, queries).paths(draws)
+        return finite(found)
+
+    def _column(
+        self, column: int, known: Observations, where: Flags
+    ) -> tuple[FilteredModel, ChannelRows, Numbers]:
+        """Return a column's model, given all that is known of it, and queries.
+
+        These are the rows ``where`` it is asked, sorted; their places are third.
+        """
+        if column not in self._models:
+            self._models[column] = fit_model(_alone(self._history.given, column))
+        rows = _alone(known, column)
+        filtered = FilteredModel.of(self._models[column], rows)
+        queries, order = filtered.queries(_asked(rows, where), rows)
+        return filtered, queries, order
 
     def _followed(self, columns: slice, n_rows: int, n: int) -> Array:
         """Return levels of rows that follow each other, (path, row, level)."""
@@ -179,6 +193,30 @@ class Unknown:
         place = (begin[:, None] + np.arange(n_rows)) % len(seen)
         found: Array = seen[place]
         return found
+
+
+def queries_of(
+    filtered: FilteredModel,
+    asked: Asked,
+    unknown: Unknown | None,
+    n: int | None,
+    seed: int,
+) -> tuple[ChannelRows, Numbers, Observations]:
+    """Return sorted rows that are asked for, their places, and rows of X, filled.
+
+    Of columns that are not known the rows have ``n`` paths; None: enough to tell a
+    spread.
+    """
+    known, changes = asked.known, None
+    if unknown is not None:
+        known = unknown.filled(known)
+        if known is not asked.known and n != 0:
+            changes = unknown.changes(filtered.model, asked, n)
+    draws: int | None = seed
+    if n is None:
+        n, draws = N_PATHS if changes is None else len(changes), None
+    rows, order = filtered.queries(asked, known, changes=changes, n=n, seed=draws)
+    return rows, order, known
 
 
 def _asked(rows: Observations, where: Flags) -> Asked:

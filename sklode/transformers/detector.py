@@ -161,15 +161,15 @@ class StructuralDetector(BaseDetector):
     ) -> list[_Event]:
         """Return what the model does not expect."""
         known = y.dropna()
-        heaviest = _column(first).best
+        link = _column(first).best.scaling.link
         # sizes are of what y is linked to, which stays the same
-        is_linked = heaviest.form.linked and not heaviest.link.past
+        is_linked = not (link.is_identity or link.past)
         prototype = forecaster.clone().set_params(
             clean=False,
             logarithm=is_linked,
         )
         # where a logarithm has zeros y itself is judged, by another model than first
-        if heaviest.form.linked and not is_linked:
+        if link.past:
             first = prototype.clone().fit(known)
         table = _column(first).table
 

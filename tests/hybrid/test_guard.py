@@ -23,7 +23,7 @@ from sklode.hybrid.guard import (
 )
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.network import build_network
-from sklode.structural import model as levels
+from sklode.structural import fit as levels
 from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel

@@ -14,7 +14,7 @@ from sklode.hybrid import model as prediction
 from sklode.hybrid import training as ahead
 from sklode.hybrid.model import NetworkWeights
 from sklode.structural.predictive import limits
-from sklode.structural.predictive.scale_by_lead import Widening
+from sklode.structural.predictive.scale_by_lead import VarianceInflation
 from sklode.structural.predictive.steps import TO_DEVIATION
 from tests.series import tiny, uneven_stamps, waves
 
@@ -149,7 +149,9 @@ def test_a_network_moves_forecasts_no_farther_than_it_was_proved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # deviations are those before errors of late make a level's intervals wider
-    monkeypatch.setattr(Widening, "at", lambda self, ahead: np.ones(len(ahead)))
+    monkeypatch.setattr(
+        VarianceInflation, "at", lambda self, ahead: np.ones(len(ahead))
+    )
     y, stamps = series(), [1, 3, 9]
     network = fitted(1.0, y)
     level = StructuralForecaster().fit(y)

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.data.links import Link
-from sklode.structural.candidates import Candidate
+from sklode.data.links import IDENTITY, Link
+from sklode.structural.candidates import Candidate, Model
 from sklode.structural.components.space import Form
+from sklode.structural.filter.system import Rule
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.rows import ChannelRows
+from sklode.structural.scaling import Scaling
 
 Array = NDArray[np.floating]
 
@@ -47,16 +49,21 @@ def candidate(
     for _ in form.periods:
         logs += [usual["season"], usual["kept"]]
     # every innovation counts as it is
-    return Candidate(
+    model = Model(
         form=form,
-        logs=np.log(logs),
-        weight=weight,
-        location=location,
-        scale=scale,
+        theta=np.log(logs),
         harmonics=harmonics,
-        threshold=math.inf,
-        link=Link(low=0.0),
+        rule=Rule(threshold=math.inf),
     )
+    link = Link(low=0.0) if form.linked else IDENTITY
+    scaling = Scaling(location=location, scale=scale, link=link)
+    return Candidate(model=model, scaling=scaling, weight=weight)
+
+
+def with_threshold(one: Candidate, threshold: float) -> Candidate:
+    """Return a candidate to which innovations beyond a threshold weigh less."""
+    rule = one.model.rule._replace(threshold=threshold)
+    return one._replace(model=one.model._replace(rule=rule))
 
 
 ABSENT: dict[str, Any] = dict.fromkeys(("slope", "walk", "velocity", "ou"), 1e-9)
@@ -78,27 +85,29 @@ def parts(
 
     Of times ``s``, with inputs ``u``, and ``t``, with ``v``.
     """
-    sizes = np.exp(candidate.logs)
+    sizes = np.exp(candidate.model.theta)
     slope, walk, velocity, memory, ou, ou_memory, _, constant = sizes[:8]
     s, t = s[:, None], t[None, :]
     lag = np.abs(s - t)
     trend = constant**2 + (slope / span) ** 2 * (s - span) * (t - span)
     trend = trend + walk**2 / span * (np.minimum(s, t) + span)
     fading = ou**2 * np.exp(-lag / ou_memory)
-    if candidate.form.returning:  # an autoregression of order two, in continuous time
+    if (
+        candidate.model.form.returning
+    ):  # an autoregression of order two, in continuous time
         both = ou_memory * np.exp(-lag / ou_memory) - memory * np.exp(-lag / memory)
         fading += velocity**2 * both / (ou_memory - memory)
     else:
         trend = trend + (velocity / span) ** 2 * _integrated(s + span, t + span, memory)
     found = [trend, fading]
-    for k, period in enumerate(candidate.form.periods):
+    for k, period in enumerate(candidate.model.form.periods):
         size, kept = sizes[8 + 2 * k : 10 + 2 * k]
-        n = min(candidate.harmonics, max(math.floor(period / 2 + 0.25), 1))
+        n = min(candidate.model.harmonics, max(math.floor(period / 2 + 0.25), 1))
         total = sum(1 / m for m in range(1, n + 1))
         turn = 2 * np.pi * (s + u[:, :1] - t - v[:, :1].T) / period
         waves = [np.cos(m * turn) / m for m in range(1, n + 1)]
         found.append(size**2 * np.exp(-lag / kept) * sum(waves) / total)
-    for effect in candidate.form.effects:
+    for effect in candidate.model.form.effects:
         columns = [1 + column for column in effect]
         found.append(u[:, columns] @ v[:, columns].T)
     return found
@@ -127,10 +136,10 @@ def posterior(
     level at the rows.
     """
     t, u = table.times, table.inputs
-    y = candidate.scaled(table.values)
+    y = candidate.scaling.scaled(table.values)
     if noises is None:
-        noise = math.exp(2 * candidate.logs[6]) + LEAST**2
-        noises = noise + candidate.in_units(table).errors ** 2
+        noise = math.exp(2 * candidate.model.theta[6]) + LEAST**2
+        noises = noise + candidate.scaling.rows(table).errors ** 2
     own: Any = sum(parts(candidate, SPAN, t, t, u, u))
     cross = parts(candidate, SPAN, times, t, inputs, u)
     asked = sum(parts(candidate, SPAN, times, times, inputs, inputs))
@@ -178,10 +187,10 @@ def table_of(
         y: Array = rng.standard_normal(n)
         if candidate is not None:
             space: Any = sum(parts(candidate, SPAN, t, t, u, u))
-            noise = math.exp(2 * candidate.logs[6]) + LEAST**2
-            own = (error_of(n, error) / candidate.scale) ** 2
+            noise = math.exp(2 * candidate.model.theta[6]) + LEAST**2
+            own = (error_of(n, error) / candidate.scaling.scale) ** 2
             y = np.linalg.cholesky(space + np.diag(noise + own)) @ y
-            y = candidate.original(y)
+            y = candidate.scaling.original(y)
         times.append(t)
         values.append(y)
         controls.append(u)

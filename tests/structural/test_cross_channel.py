@@ -8,7 +8,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.history import History
-from sklode.structural import model as levels
+from sklode.structural import fit as levels
 from sklode.structural.filtered_model import FilteredModel
 from tests.series import led
 from tests.structural.followers import gain_of_the_leader, level, plain, unrelated

@@ -26,7 +26,8 @@ def share(
     found: StructuralModel, has: Callable[[Form], Any], channel: int = 0
 ) -> float:
     """Return how probable forms are that have something."""
-    return sum(one.weight for one in found.columns[channel].candidates if has(one.form))
+    candidates = found.columns[channel].candidates
+    return sum(one.weight for one in candidates if has(one.model.form))
 
 
 def is_log(form: Form) -> bool:
@@ -100,7 +101,7 @@ def test_given_seasons_are_the_only_ones(seasons: tuple[float, ...]) -> None:
     found = {
         p
         for one in level(y, seasons=seasons).columns[0].candidates
-        for p in one.form.periods
+        for p in one.model.form.periods
     }
     assert found <= set(seasons)
     assert (5.0 in found) == (5.0 in seasons)

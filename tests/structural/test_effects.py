@@ -145,9 +145,9 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
             ]
         )
         rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
-        form = plain.form._replace(effects=tuple(places(chosen).values()))
-        one = plain._replace(form=form)
-        return one.filtered(one.space(SPAN), rows).loss
+        form = plain.model.form._replace(effects=tuple(places(chosen).values()))
+        model = plain.model._replace(form=form)
+        return model.filtered(model.space(SPAN), rows).loss
 
     for effect, others in zip(effects, ([], effects[:1]), strict=True):
         gain, best = judge.best([effect], others)

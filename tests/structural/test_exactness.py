@@ -20,6 +20,7 @@ from tests.structural.processes import (
     level,
     posterior,
     table_of,
+    with_threshold,
 )
 
 CASES: dict[str, Candidate] = {
@@ -56,18 +57,18 @@ def drawn_from(
     name: str, lengths: tuple[int, ...] = (30,)
 ) -> tuple[Candidate, ChannelRows]:
     one = CASES[name]
-    error = 2 * one.scale if "measurement" in name else 0.0
+    error = 2 * one.scaling.scale if "measurement" in name else 0.0
     return one, table_of(lengths, one, 2 if name == "all parts" else 0, error=error)
 
 
 def controls_of(one: Candidate) -> int:
-    return 2 if one.form.effects else 0
+    return 2 if one.model.form.effects else 0
 
 
 @each_case
 def test_the_likelihood_is_that_of_the_process(name: str) -> None:
     one, table = drawn_from(name, (30, 1, 17))
-    loss = one.filtered(one.space(SPAN), one.in_units(table)).loss
+    loss = one.model.filtered(one.model.space(SPAN), one.scaling.rows(table)).loss
     losses = [
         posterior(one, rows, rows.times, rows.inputs).loss
         for rows in map(table.alone, range(3))
@@ -84,10 +85,11 @@ def test_answers_are_the_processs_given_all_rows(name: str, where: str) -> None:
     queries = asked(times, n_controls=controls_of(one))
     mean, variance = answer(level(table, one), queries)
     exact = posterior(one, table, times, queries.inputs)
-    size = one.scale * np.sqrt(np.diag(exact.covariance)).max()
-    expected = one.location + one.scale * exact.mean
+    location, scale = one.scaling.location, one.scaling.scale
+    size = scale * np.sqrt(np.diag(exact.covariance)).max()
+    expected = location + scale * exact.mean
     np.testing.assert_allclose(mean, expected, rtol=1e-8, atol=1e-8 * size)
-    expected = one.scale**2 * np.diag(exact.covariance)
+    expected = scale**2 * np.diag(exact.covariance)
     np.testing.assert_allclose(variance, expected, rtol=1e-6, atol=1e-8 * size**2)
 
 
@@ -95,7 +97,7 @@ def test_answers_are_the_processs_given_all_rows(name: str, where: str) -> None:
 def test_parts_are_the_processs_parts(name: str) -> None:
     one, table = drawn_from(name)
     queries = asked(TIMES, n_controls=controls_of(one))
-    _, parts = level(table, one).parts(queries)
+    ((_, _, parts),) = level(table, one).parts(queries)
     exact = posterior(one, table, TIMES, queries.inputs)
     np.testing.assert_allclose(parts, exact.parts, rtol=1e-7, atol=1e-8)
 
@@ -152,7 +154,7 @@ def test_a_channel_that_begins_late_begins_as_others_do(name: str) -> None:
 
 
 def test_an_answer_at_a_jump_of_the_level_knows_of_it() -> None:
-    one = candidate(**{**ABSENT, "walk": 0.1}, noise=0.3)._replace(threshold=3.0)
+    one = with_threshold(candidate(**{**ABSENT, "walk": 0.1}, noise=0.3), 3.0)
     table = table_of((40,))
     table.values[:] = 40.0 * (np.arange(40) >= 20) + 0.1 * table.values
     at = table.times[[22]]  # after three rows far above
@@ -170,7 +172,7 @@ def _between(table: ChannelRows, after: float, until: float) -> ChannelRows:
 @pytest.mark.parametrize("name", ["all parts", "velocity that lasts", "line"])
 def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     one, times = CASES[name], np.array([0.0, 0.0, 0.4, 3.0, 3.001, 40.0, 90.0])
-    n, space = len(times), one.space(SPAN, 5.0)
+    n, space = len(times), one.model.space(SPAN, 5.0)
     d, queries = len(space.start), asked(times - 5.0, n_controls=controls_of(one))
     jumps = np.array([0, 0, 0, 2.0, 0, 0, 0])
     n_draws = d + n * d
@@ -180,7 +182,7 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     normals = np.zeros((n, d, n_draws))
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
     paths = kalman.simulate_rows(
-        one.system(space, queries._replace(times=times)),
+        one.model.system(space, queries._replace(times=times)),
         since=0.0,
         states=states,
         jumps=jumps,
@@ -205,8 +207,8 @@ def test_draws_have_the_posteriors_mean_and_covariance(name: str, where: str) ->
     channel = level(table, one)
     for noise in (False, True):
         draws = channel.drawn(queries, n, seed=3, has_noise=noise).values()
-        covariance = exact.covariance + noise * one.noise * np.eye(len(times))
-        draws = (draws - one.location) / one.scale
+        covariance = exact.covariance + noise * one.model.noise * np.eye(len(times))
+        draws = (draws - one.scaling.location) / one.scaling.scale
         sizes = np.sqrt(np.diag(covariance))
         error = (draws.mean(0) - exact.mean) / sizes
         assert np.abs(error).max() < 5 / np.sqrt(n)
@@ -222,9 +224,3 @@ def test_components_give_as_many_draws_as_they_weigh() -> None:
     found = np.quantile(draws, levels)
     expected = channel.mixture(queries).quantiles(levels)[0]
     np.testing.assert_allclose(found, expected, atol=0.2)
-
-
-# Long series
-
-
-# What they are when there is nothing to guess

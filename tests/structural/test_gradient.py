@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sklode.structural.candidates import THRESHOLD, Candidate
+from sklode.structural.candidates import Model
 from sklode.structural.components.space import Form
+from sklode.structural.filter.system import THRESHOLD
 from sklode.structural.rows import ChannelRows
 from sklode.structural.search import gradient
 from sklode.structural.search.posterior import Posterior
-from tests.structural.processes import SPAN, candidate, table_of
+from tests.structural.processes import SPAN, candidate, table_of, with_threshold
 
 FORMS = {
     "no season": candidate(noise=0.4),
@@ -42,12 +43,12 @@ def rows(is_wild: bool) -> ChannelRows:
     return table
 
 
-def slope_and_differences(one: Candidate, table: ChannelRows) -> tuple[np.ndarray, ...]:
-    posterior = Posterior(one, np.full(len(one.logs), True), table, SPAN)
-    loss, slope = posterior.with_slope()(one.logs)
-    assert loss == pytest.approx(posterior(one.logs), rel=1e-12)
-    steps = 1e-5 * np.eye(len(one.logs))
-    pairs = [(posterior(one.logs + s), posterior(one.logs - s)) for s in steps]
+def slope_and_differences(one: Model, table: ChannelRows) -> tuple[np.ndarray, ...]:
+    posterior = Posterior(one, np.full(len(one.theta), True), table, SPAN)
+    loss, slope = posterior.with_slope()(one.theta)
+    assert loss == pytest.approx(posterior(one.theta), rel=1e-12)
+    steps = 1e-5 * np.eye(len(one.theta))
+    pairs = [(posterior(one.theta + s), posterior(one.theta - s)) for s in steps]
     return slope, np.array([(up - down) / 2e-5 for up, down in pairs])
 
 
@@ -57,14 +58,14 @@ def slope_and_differences(one: Candidate, table: ChannelRows) -> tuple[np.ndarra
 def test_the_slope_is_that_of_the_loss(
     name: str, threshold: float, is_wild: bool
 ) -> None:
-    one = FORMS[name]._replace(threshold=threshold)
+    one = with_threshold(FORMS[name], threshold).model
     slope, differences = slope_and_differences(one, rows(is_wild))
     size = np.abs(differences).max()
     np.testing.assert_allclose(slope, differences, rtol=1e-6, atol=1e-7 * size)
 
 
 def test_series_in_turn_are_series_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, table = FORMS["seasons"], rows(is_wild=True)
+    one, table = FORMS["seasons"].model, rows(is_wild=True)
     at_once, _ = slope_and_differences(one, table)
     monkeypatch.setattr(gradient, "_MOST_NUMBERS", 1)
     in_turn, _ = slope_and_differences(one, table)
@@ -72,8 +73,8 @@ def test_series_in_turn_are_series_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_hyperparameters_that_no_float_holds_are_refused() -> None:
-    one = FORMS["seasons"]
-    posterior = Posterior(one, np.full(len(one.logs), True), rows(False), SPAN)
-    loss, slope = posterior.with_slope()(np.full(len(one.logs), 400.0))
+    one = FORMS["seasons"].model
+    posterior = Posterior(one, np.full(len(one.theta), True), rows(False), SPAN)
+    loss, slope = posterior.with_slope()(np.full(len(one.theta), 400.0))
     assert loss == 1e9
     assert not slope.any()

@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sklode.structural.candidates import THRESHOLD
 from sklode.structural.components.space import Form
 from sklode.structural.filter import backward as kalman_back
 from sklode.structural.filter import forward as kalman
 from sklode.structural.filter.outliers import CLEAR
-from sklode.structural.filter.system import FilterPass, States
+from sklode.structural.filter.system import THRESHOLD, FilterPass, States
 from sklode.structural.filtered_column import NO_SHOCKS
 from sklode.structural.rows import ChannelRows
-from tests.structural.processes import SPAN, candidate, posterior, table_of
+from tests.structural.processes import (
+    SPAN,
+    candidate,
+    posterior,
+    table_of,
+    with_threshold,
+)
 
 ONE = candidate(Form((5.0, 11.0), effects=((0,),)), noise=0.4)
-ONE = ONE._replace(threshold=THRESHOLD)
-SPACE = ONE.space(SPAN)
+ONE = with_threshold(ONE, THRESHOLD)
+SPACE = ONE.model.space(SPAN)
 NOISE = SPACE.rates[5]
 
 
@@ -29,13 +34,15 @@ def filtered(
     """Return what the filter finds, and the states after all, and after each row."""
     n = len(table.bounds) - 1
     after = np.empty((len(table.times), len(SPACE.start)))
-    found = one.filtered(SPACE, table, SPACE.whole, states, np.full(n, since), after)
+    found = one.model.filtered(
+        SPACE, table, SPACE.whole, states, np.full(n, since), after
+    )
     return found, found.states, after
 
 
 def smoothed(table: ChannelRows, found: FilterPass) -> tuple[Any, Any]:
     more, less = kalman_back.smooth_rows(
-        ONE.system(SPACE, table),
+        ONE.model.system(SPACE, table),
         v_F=found.v_F[:, None],
         inverse_F=found.inverse_F,
         gains=found.gains,
@@ -102,7 +109,7 @@ def test_the_filter_of_columns_makes_of_y_what_the_filter_made(shape: str) -> No
     gains = np.ascontiguousarray(found.gains[:, 0])
     columns = np.column_stack([table.values, -2 * table.values])
     both = kalman.filter_columns(
-        ONE.system(SPACE, table),
+        ONE.model.system(SPACE, table),
         inverse_F=found.inverse_F,
         gains=gains,
         values=columns,
@@ -154,7 +161,7 @@ def noises(found: FilterPass) -> Any:
 def test_an_innovation_within_the_threshold_counts_as_it_is(size: float) -> None:
     table = with_innovations(size)
     found, states, _ = filtered(table)
-    plain, others, _ = filtered(table, one=ONE._replace(threshold=np.inf))
+    plain, others, _ = filtered(table, one=with_threshold(ONE, np.inf))
     assert found.loss == plain.loss
     np.testing.assert_array_equal(states.means, others.means)
     np.testing.assert_array_equal(states.covariances, others.covariances)

@@ -10,7 +10,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
-from sklode.structural.candidates import THRESHOLD
+from sklode.structural.filter.system import STEP, THRESHOLD
 from sklode.structural.fit import fit_model
 from tests.structural.test_seasons import stamps
 
@@ -99,7 +99,9 @@ def test_a_small_step_is_followed_however_long_the_past(n: int) -> None:
 def test_one_chance_innovation_is_no_proof_that_large_ones_are_true(seed: int) -> None:
     y, _ = waves(seed)
     found = fit_model(Observations.from_frame(y[:150].to_frame()))
-    assert {one.threshold for one in found.columns[0].candidates} == {THRESHOLD}
+    assert {one.model.rule.threshold for one in found.columns[0].candidates} == {
+        THRESHOLD
+    }
 
 
 @pytest.mark.parametrize("kind", ["jumps", "spikes"])
@@ -111,7 +113,7 @@ def test_jumps_are_believed_and_spikes_are_not(kind: str) -> None:
     rows = Observations.from_frame(pd.DataFrame({"y": y}))
     candidates = fit_model(rows, (), False).columns[0].candidates
     expected = np.inf if kind == "jumps" else THRESHOLD
-    assert {candidate.threshold for candidate in candidates} == {expected}
+    assert {candidate.model.rule.threshold for candidate in candidates} == {expected}
 
 
 def test_what_wanders_smoothly_and_comes_back_is_forecast_to_do_so() -> None:
@@ -129,7 +131,7 @@ def test_what_wanders_smoothly_and_comes_back_is_forecast_to_do_so() -> None:
     candidates = (
         StructuralForecaster().fit(rows)._model.structural.columns[0].candidates
     )
-    assert max(candidates, key=lambda c: c.weight).form.returning
+    assert max(candidates, key=lambda c: c.weight).model.form.returning
     assert np.mean(errors) < 0.85 * np.mean(naive)
 
 
@@ -143,4 +145,6 @@ def test_a_trend_steps_only_where_that_is_more_probable(is_broken: bool) -> None
     seasons = () if is_broken else (240.0,)
     rows = Observations.from_frame(pd.DataFrame({"y": y}))
     candidates = fit_model(rows, seasons, False).columns[0].candidates
-    assert {candidate.steps for candidate in candidates} == {is_broken}
+    assert {one.model.rule.step for one in candidates} == {
+        STEP if is_broken else np.inf
+    }

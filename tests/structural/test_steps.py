@@ -60,7 +60,7 @@ def limits(reach: float) -> Limits:
         centre=np.full(3, 3.0),
         reach=np.full(3, reach),
         effect=np.zeros(3),
-        units=[],
+        scalings=[],
         held=np.array([[-np.inf] * 3, [np.inf] * 3]),
     )
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from sklode.structural.predictive.scale_by_lead import Widening
+from sklode.structural.predictive.scale_by_lead import VarianceInflation
 
 N, AHEAD = 160, range(1, 13)
 
@@ -27,9 +27,9 @@ def fitted(y: Any) -> Any:
     return StructuralForecaster(seasons=None, random_state=0).fit(y)
 
 
-def widening(forecaster: Any) -> Widening:
+def widening(forecaster: Any) -> VarianceInflation:
     (column,) = forecaster._answers.states.columns
-    (found,) = column.widenings.values()
+    (found,) = column.inflations.values()
     return found
 
 
@@ -64,9 +64,9 @@ def test_quantiles_paths_and_variances_are_as_wide_and_forecasts_stay() -> None:
     points = forecaster.predict(AHEAD)
     # the same, were nothing widened
     (column,) = forecaster._answers.states.columns
-    (heaviest,) = column.widenings
-    nothing = Widening(found.leads, np.ones(len(found.leads)))
-    column.widenings[heaviest] = nothing
+    (heaviest,) = column.inflations
+    nothing = VarianceInflation(found.leads, np.ones(len(found.leads)))
+    column.inflations[heaviest] = nothing
     pd.testing.assert_series_equal(points, forecaster.predict(AHEAD))
     plain = forecaster.predict_quantiles(AHEAD, alpha=levels).to_numpy()
     np.testing.assert_allclose(plain[:, 1], quantiles[:, 1], rtol=1e-6)
@@ -91,9 +91,9 @@ def test_more_intervals_hold_after_a_kink() -> None:
         y = series(seed, since=24, kink=0.4)
         forecaster, truth = fitted(y[:-12]), y[-12:]
         (column,) = forecaster._answers.states.columns
-        ((heaviest, usual),) = column.widenings.items()
-        for found in (usual, Widening(usual.leads, np.ones(len(usual.leads)))):
-            column.widenings[heaviest] = found
+        ((heaviest, usual),) = column.inflations.items()
+        for found in (usual, VarianceInflation(usual.leads, np.ones(len(usual.leads)))):
+            column.inflations[heaviest] = found
             low, high = forecaster.predict_interval(AHEAD).to_numpy().T
             shares.append(((truth >= low) & (truth <= high)).mean())
     widened, plain = np.reshape(shares, (10, 2)).mean(0)

@@ -166,11 +166,12 @@ def _look_ahead(groups: list[Candidate], span: float, table: ChannelRows) -> _Ah
 
 def _look_ahead_by(candidate: Candidate, span: float, table: ChannelRows) -> _Ahead:
     """Look ahead from each row by one candidate."""
-    space = candidate.space(span)
+    model = candidate.model
+    space = model.space(span)
     n, d = len(table.times), len(space.start)
-    table = candidate.own(table, span).in_units(table)
+    table = candidate.own(table, span).scaling.rows(table)
     states = np.empty((n, d))
-    passed = candidate.filtered(space, table, after=states)
+    passed = model.filtered(space, table, after=states)
     later = np.arange(n)[:, None] + 1 + _LEADS
     is_there = later < table.bounds[1:][table.series][:, None]
     later = np.minimum(later, n - 1)
@@ -198,7 +199,7 @@ def _look_ahead_by(candidate: Candidate, span: float, table: ChannelRows) -> _Ah
         covariances=np.zeros((n_origins, d, d)),
         runs=np.zeros((n_origins, 2)),
     )
-    expected = candidate.filtered(
+    expected = model.filtered(
         space,
         queries,
         parts=space.whole,

@@ -54,7 +54,7 @@ class EffectJudge:
         start: Estimate,
     ) -> None:
         self._start, self._inputs, self._span = start, inputs, span
-        table = candidate.own(table, span).in_units(table)
+        table = candidate.own(table, span).scaling.rows(table)
         left = table
         if start.effects:
             response = inputs.response(start, table.lengths)
@@ -64,9 +64,9 @@ class EffectJudge:
         # of each series the first stretch, for sums over these
         starts = self._stretches[:-1]
         self._first = np.searchsorted(starts, table.bounds[:-1])
-        space = candidate.space(span)
-        found = candidate.filtered(space, left, space.whole)
-        self._system = candidate.system(space, table)
+        model, space = candidate.model, candidate.model.space(span)
+        found = model.filtered(space, left, space.whole)
+        self._system = model.system(space, table)
         self._inverse_F = found.inverse_F
         self._root = np.sqrt(found.inverse_F)[:, None]
         self._gains = np.ascontiguousarray(found.gains[:, 0])

@@ -14,11 +14,11 @@ from sklode.engine.compiling import inner
 
 # beyond so many thresholds the weight falls with the third power
 CLEAR = 2.5
-# deviations on one side, each less DRIFT and at most MOST, that are a step in sum:
-# three large ones, or more small ones. A smaller drift, of 1, follows steps sooner: a
-# week after a step errors are 0.8 of the best simple method's, and with this one 1.0.
-# But it also takes chance for steps
-STEP, DRIFT, MOST = 6.0, 1.25, 3.25
+# deviations on one side, each less DRIFT and at most MOST, add up to a step, see
+# `system.STEP`. A smaller drift, of 1, follows steps sooner: a week after a step errors
+# are 0.8 of the best simple method's, and with this one 1.0. But it also takes chance
+# for steps
+DRIFT, MOST = 1.25, 3.25
 
 
 @inner

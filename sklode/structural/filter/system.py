@@ -12,6 +12,13 @@ import numpy as np
 from sklode.data.arrays import Array, Numbers
 from sklode.structural.components.space import StateSpace
 
+# innovations beyond so many deviations weigh less, see `outliers`: normal ones are
+# larger once in 370
+THRESHOLD = 3.0
+# deviations on one side that are a step of the trend in sum: three large ones, or more
+# small ones
+STEP = 6.0
+
 
 class System(NamedTuple):
     """What T, Q and Z of each row come from."""
@@ -49,8 +56,8 @@ class States(NamedTuple):
 class Rule(NamedTuple):
     """What the filter does with innovations that are large."""
 
-    threshold: float  # deviations beyond which they count less
-    step: float  # sum of them, on one side, that is a step of the trend
+    threshold: float = THRESHOLD  # deviations beyond which they count less
+    step: float = STEP  # sum of them, on one side, that is a step of the trend
 
 
 class Wanted(NamedTuple):

@@ -14,6 +14,7 @@ from sklode.data.ticks import rows_before
 from sklode.structural.candidates import Candidate
 from sklode.structural.filter.system import States
 from sklode.structural.rows import ChannelRows, Rows
+from sklode.structural.scaling import Scaling
 
 POINTS, BOUNDS = 2.0, 20.0
 """Times the largest move: of forecasts, and of intervals' ends and paths.
@@ -77,7 +78,7 @@ class Limits(NamedTuple):
     centre: Array  # (query,), the nearest row's value
     reach: Array  # (query,), the largest move in as long a time
     effect: Array  # (query,), of X since that row, in states' units
-    units: list[tuple[Candidate, Rows]]  # of the states, of which queries
+    scalings: list[tuple[Scaling, Rows]]  # of which queries
     held: Array  # (2, query), what points stay within beside, see `LargestMoves.held`
 
     @classmethod
@@ -114,10 +115,10 @@ class Limits(NamedTuple):
         if step == 1:
             # counts move by whole numbers
             reach = np.ceil(reach - _SAME)
-        effect, units = np.zeros(len(row)), []
+        effect, scalings = np.zeros(len(row)), []
         for candidate, states, mine in heaviest:
-            columns, own = candidate.form.columns, series[mine]
-            units.append((candidate.at(own), mine))
+            columns, own = candidate.model.form.columns, series[mine]
+            scalings.append((candidate.scaling.at(own), mine))
             if columns and len(table.times):
                 # the first input is the clock; coefficients are the last states
                 at_row = table.inputs[row[mine], 1:][:, columns]
@@ -128,7 +129,7 @@ class Limits(NamedTuple):
             centre=centre,
             reach=reach,
             effect=effect,
-            units=units,
+            scalings=scalings,
             held=known.held(few, centre, lags),
         )
 
@@ -160,7 +161,7 @@ class Limits(NamedTuple):
         if not self.effect.any():
             return low, high
         moved_low, moved_high = low.copy(), high.copy()
-        for one, mine in self.units:
+        for one, mine in self.scalings:
             effect = self.effect[mine]
             moved_low[mine] = one.original(one.scaled(low[mine]) + effect)
             moved_high[mine] = one.original(one.scaled(high[mine]) + effect)

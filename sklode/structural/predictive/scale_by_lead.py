@@ -34,14 +34,16 @@ _CHANCE = 1.2
 _OPTIMISM = 1.1
 
 
-class Widening(NamedTuple):
+class VarianceInflation(NamedTuple):
     """Factors of standard deviations by the time ahead, at least one."""
 
     leads: Array  # (lead,), in usual gaps, increasing
     factors: Array  # (lead,)
 
     @classmethod
-    def of(cls, candidate: Candidate, table: ChannelRows, span: float) -> Widening:
+    def of(
+        cls, candidate: Candidate, table: ChannelRows, span: float
+    ) -> VarianceInflation:
         """Measure it by the errors ahead that a candidate made at its last rows."""
         filled = np.flatnonzero(table.lengths > _BURNT + 1)
         if not len(filled):
@@ -74,7 +76,8 @@ def _errors(
 
     What has not come yet is NaN.
     """
-    space, table = candidate.space(span), candidate.in_units(table)
+    model, table = candidate.model, candidate.scaling.rows(table)
+    space = model.space(span)
     n, states, before = len(table.times), States.first(space, 1), 0
     first = max(n // _SHARE, _BURNT, n - 1 - _ORIGINS)
     origins, known = np.arange(first, n - 1), []
@@ -82,7 +85,7 @@ def _errors(
     for origin in origins.tolist():
         new = table.where(slice(before, origin + 1))
         gap = table.times[before] - table.times[max(before - 1, 0)]
-        found = candidate.filtered(space, new, states=states, since=np.array([gap]))
+        found = model.filtered(space, new, states=states, since=np.array([gap]))
         states = found.states
         known.append(states)
         before = origin + 1
@@ -100,12 +103,10 @@ def _errors(
         runs=np.concatenate([states.runs for states in known]),
     )
     leads = table.times[rows] - table.times[origins][:, None]
-    found = candidate.filtered(
-        space, asked, space.whole, states=after, since=leads[:, 0]
-    )
+    found = model.filtered(space, asked, space.whole, states=after, since=leads[:, 0])
     signal = found.signal.reshape(rows.shape)
     variance = np.maximum(found.variance, 0.0).reshape(rows.shape)
-    noise = candidate.noise + table.errors[rows] ** 2
+    noise = model.noise + table.errors[rows] ** 2
     errors = (table.values[rows] - signal) / np.sqrt(variance + noise)
     ages = n - 1.0 - rows
     return np.where(there, errors, np.nan), ages, np.where(there, leads, np.nan)

@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.links import Link, has_zeros, margins
+from sklode.data.links import IDENTITY, Link, has_zeros, margins
 from sklode.structural.candidates import (
     FEWEST_HARMONICS,
-    THRESHOLD,
     Candidate,
 )
 from sklode.structural.components.space import (
@@ -27,12 +26,12 @@ from sklode.structural.components.space import (
 )
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.selection import EffectJudge
-from sklode.structural.filter.system import FilterPass
+from sklode.structural.filter.system import STEP, FilterPass, Rule
 from sklode.structural.rows import ChannelRows
-from sklode.structural.scaling import in_units, usual_error
 from sklode.structural.search.periods import Seasons
 from sklode.structural.search.posterior import REFUSED, Posterior
 from sklode.structural.search.rows import SearchRows, judged, sought
+from sklode.structural.search.scaling import plain_candidate, usual_error
 
 NO_EFFECTS = Estimate()
 # the fewest while hyperparameters are sought; 12 were chosen on competition series'
@@ -109,63 +108,55 @@ class Estimator:
         self, form: Form, start: Array | None = None, estimate: Estimate = NO_EFFECTS
     ) -> Hypothesis:
         """Return a form's best hyperparameters, sought from some logarithms on."""
-        _, _, logs = priors(form)
+        _, _, theta = priors(form)
         # those of a form with fewer seasons, which come last
         if start is not None:
-            logs[: len(start)] = start
-        free = np.full(len(logs), True)
-        return self._sought_from(form, logs, free, estimate)
+            theta[: len(start)] = start
+        free = np.full(len(theta), True)
+        return self._sought_from(form, theta, free, estimate)
 
     def steady(self, form: Form, estimate: Estimate) -> Hypothesis:
         """Return a form's best hyperparameters if nothing changes."""
-        _, _, logs = priors(form)
-        logs[_CHANGES] = math.log(_STILL)
-        logs[MEMORIES_OF_SEASONS] = math.log(self._span / _STILL)
-        free = np.full(len(logs), True)
+        _, _, theta = priors(form)
+        theta[_CHANGES] = math.log(_STILL)
+        theta[MEMORIES_OF_SEASONS] = math.log(self._span / _STILL)
+        free = np.full(len(theta), True)
         free[[*_CHANGES, *_MEMORIES]] = False
         free[MEMORIES_OF_SEASONS] = False
-        return self._sought_from(form, logs, free, estimate)
+        return self._sought_from(form, theta, free, estimate)
 
     def _units(self, form: Form) -> Candidate:
         """Return the plain candidate with the units of a form's rows."""
-        values, threshold = self.sample.values, THRESHOLD
+        link, rule = IDENTITY, Rule()
         if form.linked:
-            values = self.link.of(values)
+            link = self.link
         elif self.at_bounds:
-            threshold = math.inf  # large counts are rare, and true
-        return in_units(
-            self.sample,
-            values,
-            self._span,
-            linked=form.linked,
-            link=self.link,
-            threshold=threshold,
-        )
+            rule = Rule(threshold=math.inf)  # large counts are rare, and true
+        values = link.of(self.sample.values)
+        return plain_candidate(self.sample, values, self._span, link=link, rule=rule)
 
     def _sought_from(
-        self, form: Form, logs: Array, free: Flags, estimate: Estimate
+        self, form: Form, theta: Array, free: Flags, estimate: Estimate
     ) -> Hypothesis:
         """Return the best hyperparameters, of those that are free."""
         sample, span, units = self.sample, self._span, self._units(form)
-        if not self.is_pooled or units.centred:
+        effects = units.scaling.random_effects
+        if not self.is_pooled or (effects and effects.has_location):
             # nothing tells of the level at first rows
-            logs[PLACE["constant"]] = math.log(VAGUE)
+            theta[PLACE["constant"]] = math.log(VAGUE)
             free[PLACE["constant"]] = False
-        own = units.own(sample, span)
-        errors = own.in_units(sample).errors
-        values = self.link.of(sample.values) if form.linked else sample.values
-        each = own.at(sample.series).units
-        scaled = (values - each.location) / each.scale
-        table = sample._replace(values=scaled, errors=errors)
-        table = self._left(table, estimate, self._sought)
-        candidate = units._replace(form=form, logs=logs, error=usual_error(errors))
-        posterior = Posterior(candidate, free, table, span)
-        candidate, _ = posterior.fit()
+        rows = units.own(sample, span).scaling.rows(sample)
+        left = self._left(rows, estimate, self._sought)
+        model = units.model._replace(form=form, theta=theta)
+        posterior = Posterior(model, free, left, span)
+        model, _ = posterior.fit()
+        scaling = units.scaling._replace(error=usual_error(rows.errors))
+        candidate = units._replace(model=model, scaling=scaling)
         candidate, loss = self._judged(candidate, estimate)
         # minus the log posterior: likelihood, prior of hyperparameters, of seasons and
         # of effects
-        loss += posterior.prior(candidate.logs[free])
-        loss += sum(self._log_odds[period] for period in candidate.form.periods)
+        loss += posterior.prior(candidate.model.theta[free])
+        loss += sum(self._log_odds[period] for period in form.periods)
         return Hypothesis(candidate, estimate, loss + estimate.loss, posterior)
 
     def _judged(
@@ -176,20 +167,22 @@ class Estimator:
         The trend of the candidate that is returned steps if that is more probable.
         """
         judged = self.judged
-        own = candidate.own(judged, self._span)
-        units = own.log_units(judged)
-        table = self._left(own.in_units(judged), estimate, self._judging)
-        space = candidate.space(self._span)
-        candidate = candidate._replace(steps=True)
+        own = candidate.own(judged, self._span).scaling
+        jacobian = own.log_jacobian(judged)
+        table = self._left(own.rows(judged), estimate, self._judging)
+        model = candidate.model
+        space = model.space(self._span)
+        model = model._replace(rule=model.rule._replace(step=STEP))
         with np.errstate(all="ignore"):
-            found = candidate.filtered(space, table)
+            found = model.filtered(space, table)
             loss = found.loss
             if found.jumps.any():
-                steady = candidate._replace(steps=False)
+                steady = model._replace(rule=model.rule._replace(step=math.inf))
                 other = steady.filtered(space, table).loss
                 if other < loss:
-                    candidate, loss = steady, other
-        return candidate, units + loss if math.isfinite(loss) else REFUSED
+                    model, loss = steady, other
+        found_loss = jacobian + loss if math.isfinite(loss) else REFUSED
+        return candidate._replace(model=model), found_loss
 
     def polished(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis with what many rows tell, if that is more probable.
@@ -197,20 +190,21 @@ class Estimator:
         The few that a search reads do not show how a season changes in a year.
         """
         candidate, estimate = hypothesis.candidate, hypothesis.estimate
-        own = candidate.own(self.judged, self._span).in_units(self.judged)
-        left = self._left(own, estimate, self._judging)
+        own = candidate.own(self.judged, self._span).scaling
+        left = self._left(own.rows(self.judged), estimate, self._judging)
         left = left.where(slice(-_MOST_POLISHED, None))
-        free, logs = hypothesis.posterior.free, candidate.logs.copy()
+        free, theta = hypothesis.posterior.free, candidate.model.theta.copy()
         # from what does not change nothing leads away
-        kept, (_, _, usual) = MEMORIES_OF_SEASONS, priors(candidate.form)
-        logs[kept] = np.minimum(logs[kept], usual[kept])
-        logs[~free] = candidate.logs[~free]
-        started = candidate._replace(logs=logs)
+        kept, (_, _, usual) = MEMORIES_OF_SEASONS, priors(candidate.model.form)
+        theta[kept] = np.minimum(theta[kept], usual[kept])
+        theta[~free] = candidate.model.theta[~free]
+        started = candidate.model._replace(theta=theta)
         posterior = Posterior(started, free, left, self._span)
-        better, _ = posterior.fit()
+        model, _ = posterior.fit()
+        better = candidate._replace(model=model)
         # of the loss, what changed: effects, prior and likelihood
-        loss = hypothesis.loss - estimate.loss + posterior.prior(better.logs[free])
-        loss -= posterior.prior(candidate.logs[free])
+        loss = hypothesis.loss - estimate.loss + posterior.prior(model.theta[free])
+        loss -= posterior.prior(candidate.model.theta[free])
         loss -= self._judged(candidate, estimate)[1]
         estimate = self.estimated_effects(better, estimate)
         better, likelihood = self._judged(better, estimate)
@@ -225,10 +219,11 @@ class Estimator:
         estimate = self.estimated_effects(candidate, hypothesis.estimate)
         free = hypothesis.posterior.free.copy()
         free[len(BASE) :] = False
-        own = candidate.own(sample, self._span).in_units(sample)
-        left = self._left(own, estimate, self._sought)
-        posterior = Posterior(candidate, free, left, self._span)
-        candidate, _ = posterior.fit()
+        own = candidate.own(sample, self._span).scaling
+        left = self._left(own.rows(sample), estimate, self._sought)
+        posterior = Posterior(candidate.model, free, left, self._span)
+        model, _ = posterior.fit()
+        candidate = candidate._replace(model=model)
         estimate = self.estimated_effects(candidate, estimate)
         candidate, loss = self._judged(candidate, estimate)
         return Hypothesis(candidate, estimate, loss, posterior)
@@ -236,9 +231,12 @@ class Estimator:
     def finer(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis with the most probable number of harmonics."""
         candidate = hypothesis.candidate
-        if not candidate.form.periods:
+        model = candidate.model
+        if not model.form.periods:
             return hypothesis
-        several = [candidate._replace(harmonics=n) for n in _HARMONICS]
+        several = [
+            candidate._replace(model=model._replace(harmonics=n)) for n in _HARMONICS
+        ]
         losses = [self._filtered(c, hypothesis.estimate).loss for c in several]
         k = int(np.argmin(losses))
         # the hypothesis was found with the first number
@@ -289,6 +287,6 @@ class Estimator:
 
     def _filtered(self, candidate: Candidate, estimate: Estimate) -> FilterPass:
         """Return the filter's pass of judged rows, without effects."""
-        table = candidate.own(self.judged, self._span).in_units(self.judged)
+        table = candidate.own(self.judged, self._span).scaling.rows(self.judged)
         left = self._left(table, estimate, self._judging)
-        return candidate.filtered(candidate.space(self._span), left)
+        return candidate.model.filtered(candidate.model.space(self._span), left)

@@ -53,8 +53,8 @@ _LOGARITHMS = 8
 # share of the values that a logarithm may have
 MOST_ZEROS = 0.1
 _VELOCITY = [PLACE[name] for name in ("velocity", "velocity memory")]
-# unless forecasts' errors without that rule are less than this part
-_ALIKE, _BELIEVED = 0.01, 0.95
+# unless errors without that rule are less than this part
+_ALIKE, _BETTER = 0.01, 0.95
 # standard deviations that gains of rows in sum are beyond chance
 _PROVED = 2.0
 # logarithms less probable than the best form: left out
@@ -105,7 +105,9 @@ def fit_candidates(
             read_by_search(fine), span=span, seasons=seasons, link=link, bounds=bounds
         )
         near = [estimator.settled(most_probable_of(near))]
-    near = _believing(estimator, found if fine is None else near, near) or near
+    near = (
+        _non_robust_variants(estimator, found if fine is None else near, near) or near
+    )
     n_sought = max(len(estimator.sample.values), 1)
     if n_judged > _MANY:
         # so many leave little to average over
@@ -117,7 +119,7 @@ def fit_candidates(
         near = [most_probable_of(near)]
     # rows that did not judge are as those that did; Schwarz, "Estimating the Dimension
     # of a Model" (1978), has what each hyperparameter costs
-    cost = 0.5 * len(best.candidate.logs) * math.log(max(n_rows, 1))
+    cost = 0.5 * len(best.candidate.model.theta) * math.log(max(n_rows, 1))
     return SearchResult(
         candidates=_averaged(near, n_draws),
         loss=best.loss * n_rows / max(n_judged, 1) + cost,
@@ -139,9 +141,9 @@ def _averaged(
 ) -> list[tuple[Candidate, tuple[Effect, ...]]]:
     """Return draws of hypotheses, with weights that add up to one, and effects."""
     drawn = [
-        (log_weight, candidate, c.estimate.effects)
+        (log_weight, c.candidate._replace(model=model), c.estimate.effects)
         for c in hypotheses
-        for log_weight, candidate in c.posterior.draws(c.candidate, c.loss, n_draws)
+        for log_weight, model in c.posterior.draws(c.candidate.model, c.loss, n_draws)
     ]
     # densities of many rows are no floats: the largest is taken out first
     weights = np.array([log_weight for log_weight, _, _ in drawn])
@@ -171,12 +173,12 @@ class _Search:
 
     def hypotheses(self, logarithm: str | bool, may_link: bool) -> list[Hypothesis]:
         """Return forms with their most probable hyperparameters."""
-        plain = Form(self.seasons.told, logarithm is True, gap=self.gap)
+        plain = Form(self.seasons.named, logarithm is True, gap=self.gap)
         found = self.grown(self.estimator.most_probable(plain))
         if logarithm is True:
             return found
         best = most_probable_of(found)
-        forms = sorted({best.candidate.form, plain})
+        forms = sorted({best.candidate.model.form, plain})
         # what is measured may not change at all, and rare counts
         if self.estimator.at_bounds or self.estimator.sample.errors.any():
             found += [self.estimator.steady(form, best.estimate) for form in forms]
@@ -206,11 +208,11 @@ class _Search:
         found = [best]
         while True:
             tried = self.with_more_seasons(best)
-            form = best.candidate.form
+            form = best.candidate.model.form
             other = form._replace(returning=not form.returning)
-            if all(c.candidate.form != other for c in found):
+            if all(c.candidate.model.form != other for c in found):
                 # what the velocity was to the one form says nothing to the other
-                turned, (_, _, usual) = best.candidate.logs.copy(), priors(other)
+                turned, (_, _, usual) = best.candidate.model.theta.copy(), priors(other)
                 turned[_VELOCITY] = usual[_VELOCITY]
                 tried.append(self.estimator.most_probable(other, turned, best.estimate))
             tried += self.with_effects(best)
@@ -222,8 +224,8 @@ class _Search:
 
     def with_more_seasons(self, hypothesis: Hypothesis) -> list[Hypothesis]:
         """Return a hypothesis with each of the next seasons, and with all peaks."""
-        form, start = hypothesis.candidate.form, hypothesis.candidate.logs
-        clock = [p for p in self.seasons.clock if p not in form.periods]
+        form, start = hypothesis.candidate.model.form, hypothesis.candidate.model.theta
+        clock = [p for p in self.seasons.calendar if p not in form.periods]
         others = [p for p in self.seasons.others if p not in form.periods]
         parts: list[tuple[float, ...]] = [(p,) for p in clock + others[:_AT_ONCE]]
         if len(others) > 1:
@@ -249,7 +251,7 @@ class _Search:
             if kinds == [effect.kind for effect in before.effects]:
                 break
             hypothesis = self.estimator.most_probable(
-                candidate.form, candidate.logs, estimate
+                candidate.model.form, candidate.model.theta, estimate
             )
             found = [hypothesis]
         return found
@@ -264,33 +266,33 @@ class _Search:
             candidate = hypothesis.candidate
             estimate = self.estimator.estimated_effects(candidate, estimate)
             hypothesis = self.estimator.most_probable(
-                candidate.form, candidate.logs, estimate
+                candidate.model.form, candidate.model.theta, estimate
             )
         return [hypothesis]
 
 
-def _believing(
+def _non_robust_variants(
     estimator: Estimator, found: list[Hypothesis], near: list[Hypothesis]
 ) -> list[Hypothesis]:
     """Return candidates to which no innovation is an error, if that is better.
 
     A velocity that returns would go on as a jump began: they have none.
     """
-    plain = [c for c in found if not c.candidate.form.returning]
-    if plain and any(c.candidate.form.returning for c in near):
+    plain = [c for c in found if not c.candidate.model.form.returning]
+    if plain and any(c.candidate.model.form.returning for c in near):
         plain = [estimator.finer(most_probable_of(plain))]
     else:
         plain = near
     best = most_probable_of(plain)
-    believing = best.candidate._replace(threshold=math.inf)
+    non_robust = _non_robust(best.candidate)
     usual = estimator.errors(best.candidate, best.estimate)
-    errors = estimator.errors(believing, best.estimate)
+    errors = estimator.errors(non_robust, best.estimate)
     gains = usual - errors
     # where nothing was disbelieved shortly before, both agree
     differ = np.abs(gains) > _ALIKE * usual
     # by more than one row: of gains of chance, their squares add up to the variance
     is_proved = gains.sum() > _PROVED * math.sqrt(gains @ gains)
-    is_better = errors[differ].sum() < _BELIEVED * usual[differ].sum()
+    is_better = errors[differ].sum() < _BETTER * usual[differ].sum()
     if not (is_proved and is_better):
         return []
     if all(best is not c for c in near):
@@ -298,6 +300,11 @@ def _believing(
         others = estimator.errors(first.candidate, first.estimate)
         if errors.sum() >= others.sum():
             return []
-    return [
-        c._replace(candidate=c.candidate._replace(threshold=math.inf)) for c in plain
-    ]
+    return [c._replace(candidate=_non_robust(c.candidate)) for c in plain]
+
+
+def _non_robust(candidate: Candidate) -> Candidate:
+    """Return a candidate to which no innovation is an error."""
+    model = candidate.model
+    rule = model.rule._replace(threshold=math.inf)
+    return candidate._replace(model=model._replace(rule=rule))

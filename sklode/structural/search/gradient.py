@@ -1,4 +1,4 @@
-"""The slope of the filter's loss in a candidate's logs: exact, at the cost of a few."""
+"""The slope of the filter's loss in hyperparameters: exact, at the cost of a few."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.candidates import Candidate, kalman
+from sklode.structural.candidates import Model, kalman
 from sklode.structural.components.space import (
     MEMORIES_OF_SEASONS,
     PLACE,
@@ -62,12 +62,12 @@ class Slopes:
             predicted=np.empty((n_rows, d, d)),
         )
 
-    def __call__(self, candidate: Candidate, space: StateSpace) -> tuple[float, Array]:
+    def __call__(self, model: Model, space: StateSpace) -> tuple[float, Array]:
         """Return both for hyperparameters of the same form."""
         # imports need not wait for numba
         from sklode.structural.filter.backward import slope_back
 
-        loss, rule = 0.0, candidate.rule
+        loss, rule = 0.0, model.rule
         slopes = LossSlopes(
             rates=np.zeros_like(space.rates),
             waves=np.zeros_like(space.waves),
@@ -104,7 +104,7 @@ class Slopes:
                 wanted=self._wanted,
                 slopes=slopes,
             )
-        return loss, _in_logs(candidate, space, slopes, span=self._span)
+        return loss, _in_theta(model, space, slopes, span=self._span)
 
 
 def _parts(bounds: Numbers, most: int) -> Iterator[tuple[int, int]]:
@@ -117,16 +117,14 @@ def _parts(bounds: Numbers, most: int) -> Iterator[tuple[int, int]]:
             first = k
 
 
-def _in_logs(
-    candidate: Candidate, space: StateSpace, slope: LossSlopes, span: float
-) -> Array:
-    """Return the slope in `Candidate.logs`: the chain rule through `state_space`.
+def _in_theta(model: Model, space: StateSpace, slope: LossSlopes, span: float) -> Array:
+    """Return the slope in `Model.theta`: the chain rule through `state_space`.
 
     As d x / d log x = x, a standard deviation s enters by 2 s^2 times the slope in its
     variance.
     """
-    found = np.zeros(len(candidate.logs))
-    sizes, of_rates, of_start = np.exp(candidate.logs), slope.rates, slope.start
+    found = np.zeros(len(model.theta))
+    sizes, of_rates, of_start = np.exp(model.theta), slope.rates, slope.start
     walk, ou, ou_memory = space.rates[0], space.rates[3], space.rates[4]
     of_first, of_ou = of_start[0, 0], of_start[3, 3]
     # a line of slope s from the last row on: at the
@@ -149,7 +147,7 @@ def _in_logs(
     diagonal = np.diag(of_start)[4 : 4 + 2 * len(waves)]
     of_variance = of_waves[:, 2] + diagonal.reshape(-1, 2).sum(1)
     # harmonics of a season share its size and its memory
-    n_seasons = len(candidate.form.periods)
+    n_seasons = len(model.form.periods)
     of_sizes = 2 * waves[:, 2] * of_variance
     of_memories = waves[:, 1] * of_waves[:, 1]
     found[SIZES_OF_SEASONS] = np.bincount(space.season, of_sizes, n_seasons)

@@ -15,6 +15,7 @@ from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate
 from sklode.structural.effects.effect import Effect
 from sklode.structural.rows import ChannelRows
+from sklode.structural.scaling import RandomEffects
 from sklode.structural.search.forms import MOST_ZEROS, SearchResult
 from sklode.structural.search.rows import SearchRows
 
@@ -93,6 +94,8 @@ def fit_groups(
             own = one._replace(group=group)
             if is_lone:
                 # one series does not tell how others of the group differ
-                own = own._replace(scale_spread=_FOREIGN, centred=True)
+                foreign = RandomEffects(spread=_FOREIGN, has_location=True)
+                scaling = own.scaling._replace(random_effects=foreign)
+                own = own._replace(scaling=scaling)
             candidates.append((own, effects))
     return candidates

@@ -56,14 +56,14 @@ _ROUND = 0.002
 class Seasons(NamedTuple):
     """Periods that a channel may have, in units of time."""
 
-    told: tuple[float, ...]  # which it has
-    clock: dict[float, float]  # the clock's, with log odds against them
+    named: tuple[float, ...]  # by the user: it has these
+    calendar: dict[float, float]  # day, week and year, with log odds against them
     others: dict[float, float]  # those that stand out, likewise
 
     @property
     def log_odds(self) -> dict[float, float]:
         """What each one takes off the log probability of a form."""
-        return dict.fromkeys(self.told, 0.0) | self.clock | self.others
+        return dict.fromkeys(self.named, 0.0) | self.calendar | self.others
 
 
 def clock_periods(observations: Observations, unit: float, span: float) -> list[float]:
@@ -233,9 +233,9 @@ def seasons_of(table: ChannelRows, periods: list[float], gap: float) -> Seasons:
     """
     # long ones, of many harmonics, must be more probable than short ones
     short = _SHORT * gap
-    clock = {period: math.log(max(period / short, 1.0)) for period in periods}
+    calendar = {period: math.log(max(period / short, 1.0)) for period in periods}
     others = _other_periods(table, periods, gap)
-    return Seasons(told=(), clock=clock, others=others)
+    return Seasons(named=(), calendar=calendar, others=others)
 
 
 def _other_periods(

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from sklode.data.arrays import Array, Flags
-from sklode.structural.candidates import Candidate
+from sklode.structural.candidates import Model
 from sklode.structural.components.space import priors
 from sklode.structural.rows import ChannelRows
 from sklode.structural.search.gradient import Slopes
@@ -38,24 +38,24 @@ class Posterior:
     """Minus the log posterior density of ``free`` hyperparameters."""
 
     def __init__(
-        self, candidate: Candidate, free: Flags, table: ChannelRows, span: float
+        self, model: Model, free: Flags, table: ChannelRows, span: float
     ) -> None:
-        self.candidate, self.free = candidate, free
+        self.model, self.free = model, free
         self._table, self._span = table, span
-        self._medians, self._widths, _ = (x[free] for x in priors(candidate.form))
+        self._medians, self._widths, _ = (x[free] for x in priors(model.form))
 
-    def at(self, x: Array) -> Candidate:
-        """Return the candidate of some free hyperparameters, (free,)."""
-        logs = self.candidate.logs.copy()
-        logs[self.free] = x
-        return self.candidate._replace(logs=logs)
+    def at(self, x: Array) -> Model:
+        """Return the model of some free hyperparameters, (free,)."""
+        theta = self.model.theta.copy()
+        theta[self.free] = x
+        return self.model._replace(theta=theta)
 
     def __call__(self, x: Array) -> float:
         """Return it at free hyperparameters."""
-        candidate = self.at(x)
+        model = self.at(x)
         with np.errstate(all="ignore"):  # what is not finite is refused
-            space = candidate.space(self._span)
-            loss = candidate.filtered(space, self._table).loss
+            space = model.space(self._span)
+            loss = model.filtered(space, self._table).loss
         loss += self.prior(x)
         return loss if math.isfinite(loss) else REFUSED
 
@@ -66,14 +66,14 @@ class Posterior:
 
     def with_slope(self) -> Callable[[Array], tuple[float, Array]]:
         """Return a function of free hyperparameters: the value and its slope."""
-        space = self.candidate.space(self._span)
-        system = self.candidate.system(space, self._table)
+        space = self.model.space(self._span)
+        system = self.model.system(space, self._table)
         slopes = Slopes(system, self._table, self._span)
 
         def at(x: Array) -> tuple[float, Array]:
-            candidate = self.at(x)
+            model = self.at(x)
             with np.errstate(all="ignore"):  # what is not finite is refused
-                loss, slope = slopes(candidate, candidate.space(self._span))
+                loss, slope = slopes(model, model.space(self._span))
             # the derivative of half the square of (x - median) / width
             of_prior = (x - self._medians) / self._widths**2
             slope = slope[self.free] + of_prior
@@ -83,11 +83,11 @@ class Posterior:
 
         return at
 
-    def fit(self) -> tuple[Candidate, float]:
-        """Return the most probable candidate, and the value there."""
+    def fit(self) -> tuple[Model, float]:
+        """Return the most probable model, and the value there."""
         best = minimize(
             self.with_slope(),
-            self.candidate.logs[self.free],
+            self.model.theta[self.free],
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": _MOST_STEPS, "ftol": _EXACT},
@@ -109,17 +109,15 @@ class Posterior:
                 result[i, j] = result[j, i] = both - up[i] - up[j] + here
         return result / _STEP**2
 
-    def draws(
-        self, candidate: Candidate, loss: float, n: int
-    ) -> list[tuple[float, Candidate]]:
+    def draws(self, model: Model, loss: float, n: int) -> list[tuple[float, Model]]:
         """Return hyperparameters around the most probable, and log weights.
 
         Laplace's approximation: normal draws of the same curvature, weighed by the
         square root of importance, which few estimate badly.
         """
         if not n:
-            return [(-loss, candidate)]
-        centre = candidate.logs[self.free]
+            return [(-loss, model)]
+        centre = model.theta[self.free]
         # the loss is about (x - centre)' H (x - centre) / 2 more than there: a normal
         # distribution of covariance H^-1, whose root are the eigenvectors of H over the
         # roots of its eigenvalues
@@ -138,5 +136,5 @@ class Posterior:
         # the integral of the density: the volume of the normal over that of the prior,
         # so that what the data say nothing about counts for nothing
         evidence = np.log(spread / self._widths).sum() - loss
-        found = [candidate._replace(logs=self.at(place).logs) for place in places]
+        found = [model._replace(theta=self.at(place).theta) for place in places]
         return list(zip(evidence + share, found, strict=True))
