@@ -32,7 +32,7 @@ _TRAININGS: dict[str, type[HybridTraining] | type[LatentODETraining]] = {
 class NetworkForecaster(ContinuousForecaster):
     """A forecaster that trains a network; a subclass names its encoder."""
 
-    encoder: ClassVar[str]  # see `build_network`
+    encoder: ClassVar[str]  # a key of `sklode.nn.encoders.ENCODERS`
     # what a search was told, by all that it cloned; None: no search asks
     _told_in_search: set[str] | None = None
 
