@@ -56,6 +56,7 @@ class LatentODETraining(Training[LatentODEModel]):
     """A training on windows whose first rows the decoder starts from."""
 
     fills_X = False
+    network: LatentODE
 
     def begin(self) -> None:
         """Settle sizes of windows, units and what is held out; draw a network."""
@@ -71,8 +72,7 @@ class LatentODETraining(Training[LatentODEModel]):
             )
         else:
             window_length, horizon = start.window_length, start.horizon
-        span = window_length + horizon
-        self.cut = self._cut(pieces.bounds, span)
+        self.cut = self._cut(pieces.bounds, span=window_length + horizon)
         # a network goes on in the units that it has learned
         units = Units.of(pieces.until(self.cut), unit) if start is None else start.units
         held = self._held(units)
@@ -95,9 +95,8 @@ class LatentODETraining(Training[LatentODEModel]):
             )
         else:
             self.model = replace(self.continued(start), held=held)
-        network = self.model.network
-        network.to(resolve_device(settings.device))
-        network.hold(torch.from_numpy(held))
+        self.network = self.model.network.to(resolve_device(settings.device))
+        self.network.hold(torch.from_numpy(held))
         n_windows = len(self._trained_on(self.windows))
         self.schedule = self.schedule_of(n_windows, _UPDATES)
         self.predict_seed = seed_from(self.rng)
@@ -156,17 +155,11 @@ class LatentODETraining(Training[LatentODEModel]):
     def train(self, reporter: Reporter) -> LatentODEModel:
         """Begin, train, calibrate the spreads, and return the model."""
         self.begin()
-        network = self.model.network
-        trainer = self.learn(
-            network,
-            material=self.material(),
-            schedule=self.schedule,
-            reporter=reporter,
-        )
-        network.eval()
-        with torch_threads(network):
+        trainer = self.learn(self.material(), self.schedule, reporter)
+        self.network.eval()
+        with torch_threads(self.network):
             found = measured_calibration(
-                network,
+                self.network,
                 windows=self.windows,
                 cut=self.cut,
                 epochs=self.schedule.n_epochs,
@@ -191,7 +184,7 @@ class LatentODETraining(Training[LatentODEModel]):
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
         ]
-        device = next(self.model.network.parameters()).device
+        device = next(self.network.parameters()).device
 
         def draw(epoch: int) -> Iterator[Batch]:
             begun = [windows for begin, windows in stages if epoch > begin]

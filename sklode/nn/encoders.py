@@ -246,14 +246,6 @@ def build_encoder(settings: NetworkSettings, input_size: int, solver: Solver) ->
     if not kind.flows:
         return kind(input_size, settings.hidden_size)
     # the field is made before the cell: random weights are drawn in this order
-    field = VectorField(
-        settings.hidden_size,
-        width=settings.field_width,
-        depth=settings.field_depth,
-    )
-    return kind(
-        input_size,
-        hidden_size=settings.hidden_size,
-        vector_field=field,
-        solver=solver,
-    )
+    size = settings.hidden_size
+    field = VectorField(size, settings.field_width, settings.field_depth)
+    return kind(input_size, hidden_size=size, vector_field=field, solver=solver)

@@ -20,17 +20,12 @@ from sklode.nn.settings import NetworkSettings
 from sklode.training.parameters import TrainingSettings, model_of
 from sklode.training.trainer import HISTORY_COLUMNS
 
-ARCHITECTURE = (
-    *(one.name for one in fields(NetworkSettings)),
-    *("window_length", "horizon", "model"),
-)
-"""Settings of a network, which cannot change as training goes on."""
-
 
 def architecture_of(settings: TrainingSettings) -> dict[str, Any]:
     """Return the settings that a training which goes on must share."""
-    given = {name: getattr(settings, name) for name in ARCHITECTURE}
-    return given | told(settings) | {"model": model_of(settings)}
+    names = *(one.name for one in fields(NetworkSettings)), "window_length", "horizon"
+    given = {name: getattr(settings, name) for name in names}
+    return given | {"model": model_of(settings)} | told(settings)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -75,6 +75,7 @@ class Training(ABC, Generic[Model]):
 
     fills_X: ClassVar[bool]  # whether X that is not known is forecast itself
     model: Model
+    network: Autoencoder  # of the model, where it has one
     predict_seed: int  # of all draws of forecasts
     schedule = Schedule()
 
@@ -134,15 +135,14 @@ class Training(ABC, Generic[Model]):
 
     def learn(
         self,
-        network: Autoencoder,
         material: Material,
         schedule: Schedule,
         reporter: Reporter,
         goes_on: Callable[[int], bool] = lambda epoch: True,
     ) -> Trainer:
-        """Train a network, as long as it ``goes_on``; return how that went."""
+        """Train the network, as long as it ``goes_on``; return how that went."""
         trainer = Trainer(
-            network=network,
+            network=self.network,
             settings=self.settings,
             generator=self.generator,
             n_epochs=schedule.n_epochs,
@@ -151,7 +151,7 @@ class Training(ABC, Generic[Model]):
             rate=schedule.rate,
             goes_on=goes_on,
         )
-        with torch_threads(network):
+        with torch_threads(self.network):
             trainer.fit(material.draw, material.validation, reporter)
         return trainer
 
