@@ -43,9 +43,11 @@ from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import FEWEST_HARMONICS, Candidate, Model
 from sklode.structural.components.space import Form
-from sklode.structural.coupling.contemporaneous import Concurrent
-from sklode.structural.coupling.next_rows import CrossChannel
+from sklode.structural.coupling.coupling import Coupling
+from sklode.structural.coupling.next_rows import NextRows
+from sklode.structural.coupling.same_time import SameTime
 from sklode.structural.design import Design
+from sklode.structural.effects import basis, lags, modulation
 from sklode.structural.effects.effect import Effect
 from sklode.structural.filter.system import STEP, THRESHOLD, Rule
 from sklode.structural.model import ColumnModel, StructuralModel
@@ -355,6 +357,39 @@ def _renamed(settings: Parts) -> Parts:
     return others | {"model": model}
 
 
+def _effect_14(
+    column: int,
+    knots: tuple[float, ...],
+    memory: float,
+    days: tuple[int, ...],
+    waves: int,
+    size: float,
+    kinds: int,
+    sides: bool,
+    levels: int,
+    delay: float = 0.0,
+) -> Effect:
+    """Return an effect of format 14, whose columns below zero were the calendar's."""
+    of: basis.Basis = basis.Line(column)
+    if column < 0:
+        of = basis.Constant()
+    elif knots:
+        of = basis.Spline(column, knots)
+    elif levels:
+        of = basis.Levels(column, levels)
+    along: modulation.Modulation = modulation.ALWAYS
+    if column == -3:
+        along = modulation.NamedDays(kinds, sides)
+    elif column == -2:
+        along = modulation.Month(waves)
+    elif waves:
+        along = modulation.Day(days, waves, has_mean=column == -1)
+    lag: lags.Lag = lags.NOW
+    if memory or delay:
+        lag = lags.Memory(memory) if memory else lags.Delay(delay)
+    return Effect(of, lag, along, size)
+
+
 def _candidate_14(
     form: Form,
     logs: Array,
@@ -405,8 +440,8 @@ def _structural_model_14(
     bounds: Array,
     steps: Array,
     moves: list[LargestMoves],
-    cross: CrossChannel,
-    concurrent: Concurrent,
+    cross: NextRows,
+    concurrent: SameTime,
     control_location: Array,
     control_scale: Array,
     effects: list[Effect],
@@ -422,8 +457,7 @@ def _structural_model_14(
             **design,
         ),
         columns=[ColumnModel(*parts) for parts in each],
-        cross=cross,
-        concurrent=concurrent,
+        coupling=Coupling(same_time=concurrent, next_rows=cross),
     )
 
 
@@ -459,8 +493,21 @@ _RECORDS = (
     RandomEffects,
     Form,
     Effect,
-    CrossChannel,
-    Concurrent,
+    basis.Constant,
+    basis.Line,
+    basis.Logarithm,
+    basis.Spline,
+    basis.Levels,
+    lags.Now,
+    lags.Memory,
+    lags.Delay,
+    modulation.Always,
+    modulation.Day,
+    modulation.Month,
+    modulation.NamedDays,
+    Coupling,
+    NextRows,
+    SameTime,
     LargestMoves,
     Link,
     Calendar,
@@ -471,8 +518,10 @@ _RECORDS = (
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Level": ("StructuralModel", {"company": "concurrent"}),
     "Component": ("Candidate", {"apart": "scale_spread"}),
-    "Cross": ("CrossChannel", {}),
-    "Company": ("Concurrent", {}),
+    "Cross": ("NextRows", {}),
+    "CrossChannel": ("NextRows", {}),
+    "Company": ("SameTime", {}),
+    "Concurrent": ("SameTime", {}),
     "Moves": ("LargestMoves", {}),
     "Stacking": ("NetworkWeights", {}),
     "FittedModel": ("LatentODEModel", {}),
@@ -538,4 +587,5 @@ _KINDS_BEFORE: dict[str, _Kind] = {
     "AheadModel": _Kind((), _parts_of_record, _ahead_model),
     "StructuralModel": _Kind((), _parts_of_record, _structural_model_14),
     "Candidate": _Kind((), _parts_of_record, _candidate_14),
+    "Effect": _Kind((), _parts_of_record, _effect_14),
 }

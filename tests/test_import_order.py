@@ -27,6 +27,28 @@ ORDER = [
     "data",
 ]
 
+# The same inside of `structural/`.
+STRUCTURAL = [
+    "results",
+    "answers",
+    "unknown_x",
+    "fit",
+    "interventions",
+    "filtered_model",
+    "model",
+    "coupling",
+    "filtered_column",
+    "search",
+    "predictive",
+    "design",
+    "effects",
+    "candidates",
+    "scaling",
+    "components",
+    "filter",
+    "rows",
+]
+
 
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -72,6 +94,20 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         owners = {name.rpartition(".")[0] for name in names - set(MODULES)}
         graph[module] = ((names | owners) & set(MODULES)) - {module, ""}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_every_layer_of_the_structural_model_has_its_place() -> None:
+    inside = (ROOT / "structural").iterdir()
+    assert {path.stem for path in inside if path.stem[:2] != "__"} == {*STRUCTURAL}
+
+
+def test_imports_run_down_the_layers_of_the_structural_model() -> None:
+    prefix = "sklode.structural."
+    for module in filter(lambda name: name.startswith("structural."), MODULES):
+        above = STRUCTURAL[: STRUCTURAL.index(module.split(".")[1])]
+        names = {target for target in imports(module) if target.startswith(prefix)}
+        parts = {name.removeprefix(prefix).partition(".")[0] for name in names}
+        assert not parts & {*above}, module
 
 
 def test_the_two_networks_do_not_know_of_each_other() -> None:

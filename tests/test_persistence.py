@@ -319,6 +319,23 @@ def test_a_file_of_format_14_answers_as_it_did(kind: str) -> None:
     np.testing.assert_allclose(interval, ends, rtol=1e-5)
 
 
+def test_effects_of_format_14_answer_as_they_did() -> None:
+    """A curve, a memory, levels, days' shapes and named days of hourly rows."""
+    folder = Path(__file__).parent / "format_14"
+    found = StructuralForecaster.load_weights(folder / "effects.safetensors")
+    X = pd.read_csv(folder / "effects.csv", index_col=0, parse_dates=True)
+    X.index.freq = "h"
+    names = set(found.components_.index.get_level_values("part"))
+    assert {"u (curve)", "u (line, late)", "kind (levels)", "holidays"} <= names
+    assert {"day", "day of Sat, Sun"} <= names
+    forecast = found.predict(X.index, X=X).to_numpy()[::6]
+    expected = [19.8114773, 23.945436, 16.9586719, 13.3331568]
+    np.testing.assert_allclose(forecast, expected, rtol=1e-6)
+    ends = found.predict_interval(X.index, X=X, coverage=0.9).to_numpy()[::6]
+    expected = [19.305345, 20.318013, 23.431504, 24.46015]
+    np.testing.assert_allclose(ends.ravel()[:4], expected, rtol=1e-5)
+
+
 def test_what_was_pretrained_in_the_format_before_is_fitted_on() -> None:
     path = Path(__file__).parent / "format_13" / "without_network.safetensors"
     found = load(path)

@@ -135,7 +135,7 @@ def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Design, "inputs", recorded)
     forecaster.update(y[50:53], X=X[50:53], update_params=False)
     assert n_rows == [3]
-    at_once = FilteredModel.of(forecaster._answers.model, forecaster._history.rows)
+    at_once = FilteredModel.filter(forecaster._answers.model, forecaster._history.rows)
     for one, other in zip(
         forecaster._answers.states.columns, at_once.columns, strict=True
     ):

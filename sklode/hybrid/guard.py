@@ -375,7 +375,7 @@ def _forecast(
     table = np.empty((4, len(asked.window)))
     if not len(asked.window):
         return table
-    filtered = FilteredModel.of(structural, before)
+    filtered = FilteredModel.filter(structural, before)
     ticks = observations.ticks[asked.row]
     first = before.ticks[before.bounds[:-1]][asked.window]
     times = ticks_between(first, ticks) / structural.design.unit
@@ -389,7 +389,7 @@ def _forecast(
     table[3] = observations.values[asked.row, asked.channel]
     for k in np.unique(asked.channel):
         mine = np.flatnonzero(asked.channel == k)
-        queries = ChannelRows.of(
+        queries = ChannelRows.from_series(
             series=asked.window[mine],
             times=times[mine],
             values=np.nan,

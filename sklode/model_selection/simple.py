@@ -21,7 +21,7 @@ from sklode.data.ticks import (
     stamps_of,
     ticks_between,
 )
-from sklode.structural.search.periods import clock_periods, peaks
+from sklode.structural.search.periods import calendar_periods, peaks
 
 _DAILY = 0.5  # days, the least gap of rows of which a day has one
 
@@ -129,7 +129,7 @@ def seasons_of(rows: Observations) -> dict[str, float]:
     if len(times) < 2:
         return {}
     unit = float(np.median(np.diff(times)))
-    clock = clock_periods(rows, unit, times[-1])
+    clock = calendar_periods(rows, unit, times[-1])
     periods = clock
     # where no clock's period fits, those of a periodogram, of values without errors
     if not clock:

@@ -20,8 +20,11 @@ from sklode.data.links import Link
 from sklode.data.observations import Observations
 from sklode.data.ticks import day_and_week, length_of_time
 from sklode.structural.candidates import Candidate
-from sklode.structural.components.space import MEMORIES_OF_SEASONS, PLACE
+from sklode.structural.components.space import PLACE
+from sklode.structural.effects.basis import Constant, Levels, OfColumn
 from sklode.structural.effects.effect import Effect, places
+from sklode.structural.effects.lags import Delay, Memory
+from sklode.structural.effects.modulation import ALWAYS
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.predictive.steps import Adjustment, Prediction
@@ -31,8 +34,6 @@ from sklode.structural.unknown_x import Unknown, queries_of
 # last observations, of which a description tells the shares
 _DESCRIBED = 2000
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
-# of a drawn curve
-_PLACES = 200
 # quantiles 0.05, 0.5 and 0.95 of a standard normal distribution
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
@@ -77,7 +78,8 @@ class StructuralAnswers:
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
-        is_curved = any(effect.knots for effect in self.model.design.effects)
+        effects = self.model.design.effects
+        is_curved = any(effect.basis.is_curved for effect in effects)
         # of a line in X the mean over paths is that at the mean of X: none are needed
         n = None if is_curved else 0
         return self._each(asked, Prediction.points, n)
@@ -150,16 +152,14 @@ class StructuralAnswers:
         effects, theta = self._effects(candidate), model.theta
         memories = [
             *np.exp(theta[[PLACE["velocity memory"], PLACE["OU memory"]]]),
-            *np.exp(theta[MEMORIES_OF_SEASONS]),
-            *(effect.memory or effect.delay for effect in effects),
+            *np.exp(theta[model.form.memories]),
+            *(effect.lag.time for effect in effects),
             0.0,  # of the noise
         ]
         scale = float(np.median(candidate.scaling.units.scale))
         link = candidate.scaling.link
-        is_told = (
-            self.model.cross.weights[:, :, place].any()
-            or self.model.concurrent.weights[:, :, place].any()
-            or any(effect.delay > 0 for effect in effects)
+        is_moved = self.model.coupling.moves(place) or any(
+            effect.is_delayed for effect in effects
         )
         return [
             {
@@ -172,7 +172,7 @@ class StructuralAnswers:
                 "link": link.name,
                 "probability": sum(likely),
                 "values": self._kind(place),
-                "cross": bool(is_told),
+                "cross": bool(is_moved),
             }
             for part, variance, memory in zip(names, variances, memories, strict=True)
         ]
@@ -241,9 +241,10 @@ class StructuralAnswers:
         end = len(mean) - sum(effect.n_columns for effect in effects)
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
-            if effect.waves or effect.column < 0:
+            basis = effect.basis
+            if isinstance(basis, Constant) or effect.modulation != ALWAYS:
                 continue  # no one curve
-            values, columns = self._places(effect)
+            values, columns = self._grid(effect, basis)
             # of x' b with b from N(m, C): mean x' m, variance x' C x
             variances = ((columns @ covariance[own, own]) * columns).sum(1)
             spread = np.sqrt(variances)[:, None]
@@ -251,38 +252,38 @@ class StructuralAnswers:
             drawn = candidate.scaling.alone(series).scale * drawn
             if candidate.scaling.link.is_logarithm:
                 drawn = np.exp(drawn)
-            found.append(self._curve(effect, values, drawn))
+            found.append(self._curve(effect, basis, values, drawn))
         return found
 
-    def _places(self, effect: Effect) -> tuple[Array, Array]:
+    def _grid(self, effect: Effect, basis: OfColumn) -> tuple[Array, Array]:
         """Return values of a column over all that was seen, and an effect's of them."""
-        k, n = effect.column, effect.levels
-        if n:
-            # levels stand at every second place, and NaN between them: a line that
-            # is drawn through all breaks there
-            values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
-            each[::2] = np.eye(n)
-            return values, effect.at(self.model.design.standard(each, slice(k, k + n)))
         rows = self._history.rows
-        seen = np.hstack([rows.controls, rows.values])[:, k]
-        values = np.linspace(np.nanmin(seen), np.nanmax(seen), _PLACES)
-        return values, effect.at(self.model.design.standard(values, k))
+        read = slice(basis.first, basis.first + basis.n_read)
+        seen = np.hstack([rows.controls, rows.values])[:, read]
+        values, columns = basis.grid(seen)
+        return values, effect.at(self.model.design.standard(columns, read))
 
-    def _curve(self, effect: Effect, values: Array, drawn: Array) -> Curve:
+    def _curve(
+        self, effect: Effect, basis: OfColumn, values: Array, drawn: Array
+    ) -> Curve:
         """Return a curve by its values and its lower bound, middle and upper bound."""
-        k, n, names = effect.column, effect.levels, self._names
-        # columns of a category are named "category = level"
-        told = [str(one).partition(" = ") for one in names[k : k + n]]
-        category = told[0][0] if n else None
+        names, lag = self._names, effect.lag
+        levels: tuple[str, ...] = ()
+        column = names[basis.first]
+        if isinstance(basis, Levels):
+            own = names[basis.first : basis.first + basis.n_read]
+            # columns of a category are named "category = level"
+            levels = tuple(str(one).partition(" = ")[2] for one in own)
+            column, _ = basis.name(names)
         return Curve(
             part=effect.name(names, self._cycle),
-            column=category if n else names[k],
+            column=column,
             values=values,
             effect=drawn[:, 1],
             bounds=drawn[:, [0, 2]],
-            memory=self._length(effect.memory) if effect.memory else "",
-            levels=tuple(level for _, _, level in told),
-            delay=self._length(effect.delay) if effect.delay else "",
+            memory=self._length(lag.time) if isinstance(lag, Memory) else "",
+            levels=levels,
+            delay=self._length(lag.time) if isinstance(lag, Delay) else "",
         )
 
     def _asked(
@@ -337,8 +338,8 @@ class StructuralAnswers:
         is_new = (known.controls != seen[0]) & is_constant
         # what acts was not constant: a column, or all levels of a category
         for effect in (e for e in effects if e.is_of_X):
-            end = effect.column + max(effect.levels, 1)
-            is_new[:, effect.column : end] = False
+            first = effect.basis.first
+            is_new[:, first : first + effect.basis.n_read] = False
         for k in np.flatnonzero(is_new.any(0))[:1]:
             row = int(np.argmax(is_new[:, k]))
             warnings.warn(
@@ -358,7 +359,7 @@ class StructuralAnswers:
         # are near their largest overflows
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half
-        used = sorted({e.column for e in self.model.design.effects if e.is_of_X})
+        used = sorted({e.basis.first for e in self.model.design.effects if e.is_of_X})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))
             warnings.warn(

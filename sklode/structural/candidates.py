@@ -17,14 +17,23 @@ from scipy.special import logsumexp
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import IDENTITY, Link
+from sklode.structural.components import noise
 from sklode.structural.components.space import (
-    LEAST_NOISE,
     PLACE,
     Form,
     StateSpace,
+    layout_of,
     state_space,
 )
-from sklode.structural.filter.system import FilterPass, Rule, States, System, Wanted
+from sklode.structural.filter.system import (
+    FilterPass,
+    Rule,
+    Schedule,
+    States,
+    System,
+    Wanted,
+    distinct,
+)
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import LocationScale, Scaling
 
@@ -43,7 +52,7 @@ class Model(NamedTuple):
     """A state space model: a form, hyperparameters, and what is an outlier to it."""
 
     form: Form
-    theta: Array  # (hyperparameter,), logarithms, see `state_space.BASE`
+    theta: Array  # (hyperparameter,), logarithms, see `space.BASE`
     harmonics: int = FEWEST_HARMONICS
     rule: Rule = Rule()  # infinite where large innovations are true
 
@@ -54,29 +63,35 @@ class Model(NamedTuple):
     @property
     def noise(self) -> float:
         """Variance of the observation noise, in units of the states."""
-        log = self.theta[PLACE["noise"]]
-        return float(np.exp(2 * log)) + LEAST_NOISE**2
+        return noise.variance(np.exp(self.theta[PLACE["noise"]]))
 
     def fades(self, span: float) -> bool:
         """Return whether deviations fade so often that they pass: no trend does."""
         memory = np.exp(self.theta[PLACE["OU memory"]])
         return bool(memory <= span / _FADED)
 
-    def system(self, space: StateSpace, table: ChannelRows) -> System:
-        """Return what says how the states go from row to row, and are observed."""
+    def schedule(self, table: ChannelRows, since: Array | float = 0.0) -> Schedule:
+        """Return what a system has of rows, that are not changed by ``theta``.
+
+        States are those ``since`` (series,) before the first rows.
+        """
         # the first input is how far the clock is ahead of time; X follows
-        clock, X = table.inputs[:, 0], table.inputs[:, 1:]
-        design = kalman().design_rows(
-            clock=table.times + clock,
-            columns=X[:, self.form.columns],
-            frequencies=space.waves[:, 0],
+        clock, X = table.times + table.inputs[:, 0], table.inputs[:, 1:]
+        before, first, has_rows = (
+            np.empty(len(clock)),
+            table.bounds[:-1],
+            table.lengths > 0,
         )
-        return System(
-            times=table.times,
-            design=design,
+        before[1:] = table.times[1:] - table.times[:-1]
+        before[first[has_rows]] = (since + np.zeros(len(first)))[has_rows]
+        gaps, gap = distinct(before)
+        layout = layout_of(self.form, self.harmonics)
+        return Schedule(
             bounds=table.bounds,
-            rates=space.rates,
-            waves=space.waves,
+            design=layout.design(clock, X[:, self.form.columns]),
+            errors=table.errors**2,
+            gaps=gaps,
+            gap=gap,
         )
 
     def filtered(
@@ -85,25 +100,36 @@ class Model(NamedTuple):
         table: ChannelRows,
         parts: Array | None = None,
         states: States | None = None,
-        since: Array | None = None,
+        since: Array | float = 0.0,
         after: Array | None = None,
-        predicted: Array | None = None,
     ) -> FilterPass:
-        """Filter rows in the units of the states, see `filter.forward.filter_rows`.
+        """Filter rows in the units of the states, see `forward.filter_rows`.
 
         No ``states``: series are filtered from their first rows on.
         """
-        n = len(table.bounds) - 1
-        states = States.first(space, n) if states is None else states.copy()
-        since = np.zeros(n) if since is None else since
-        found: FilterPass = kalman().filter_rows(
-            self.system(space, table),
-            values=table.values,
-            errors=table.errors**2,
+        system = space.system(self.schedule(table, since))
+        return self.run(system, space, table.values, parts, states=states, after=after)
+
+    def run(
+        self,
+        system: System,
+        space: StateSpace,
+        values: Array,
+        parts: Array | None = None,
+        states: States | None = None,
+        after: Array | None = None,
+    ) -> FilterPass:
+        """Filter the rows of a system."""
+        if states is None:
+            states = States.first(space.start, len(system.bounds) - 1)
+        else:
+            states = states.copy()
+        found: FilterPass = forward().filter_rows(
+            system,
+            values=values,
             states=states,
-            since=since,
             rule=self.rule,
-            wanted=Wanted.of(len(space.start), parts, after, predicted),
+            wanted=Wanted.of(len(space.start), parts, after),
         )
         return found
 
@@ -203,22 +229,22 @@ class Candidate(NamedTuple):
         found = model.filtered(space, rows, space.deviation_and_all)
         units = own.at(table.series).units
         scale = np.broadcast_to(units.scale, table.values.shape)
-        told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
-        told &= found.inverse_F > 0
-        if told.sum() < _FEWEST:
+        known = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
+        known &= found.inverse_F > 0
+        if known.sum() < _FEWEST:
             return 1.0
-        scale = scale[told]
-        deviation, signal = found.signal[told].T
+        scale = scale[known]
+        deviation, signal = found.signal[known].T
         # what fades was expected by rows before: it goes over to the error, v + fading
         fading = deviation * model.fades(span)
         middle = scale * (signal - fading)
-        middle += np.broadcast_to(units.location, told.shape)[told]
-        v = found.v_F[told] / found.inverse_F[told]
+        middle += np.broadcast_to(units.location, known.shape)[known]
+        v = found.v_F[known] / found.inverse_F[known]
         errors = scale * (v + fading)
         # and then varies as it does in the long run
-        more = model.fades(span) * (space.start[3, 3] - found.variance[told, 0])
-        noise = model.noise + rows.errors[told] ** 2
-        usual = scale**2 * (found.variance[told, 1] + more + noise) / 2
+        more = model.fades(span) * (space.deviation - found.variance[known, 0])
+        noises = model.noise + rows.errors[known] ** 2
+        usual = scale**2 * (found.variance[known, 1] + more + noises) / 2
         # errors are centred, and the largest exponent is taken out, for a float's sake
         errors -= np.average(errors, weights=np.exp(middle - middle.max()))
         logs = middle + np.stack([errors, usual])
@@ -269,14 +295,14 @@ def links_of(channels: Sequence[Sequence[Candidate]]) -> tuple[Link, ...]:
     return tuple(links)
 
 
-def kalman() -> ModuleType:
+def forward() -> ModuleType:
     """Return what runs the filter; imports need not wait for numba."""
     from sklode.structural.filter import forward as compiled
 
     return compiled
 
 
-def kalman_back() -> ModuleType:
+def backward() -> ModuleType:
     """Return what runs the smoother, likewise."""
     from sklode.structural.filter import backward as compiled
 

@@ -14,7 +14,9 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.calendars import Calendar, has_dates, share_of_month
 from sklode.data.observations import Observations
 from sklode.data.ticks import clock_ahead, place_in, ticks_between
-from sklode.structural.effects.effect import Effect, Read, along_the_day, columns_of
+from sklode.structural.effects.effect import Effect, modulated
+from sklode.structural.effects.lags import Memory, Queries, Read
+from sklode.structural.effects.modulation import CalendarFeatures
 from sklode.structural.rows import ChannelRows
 
 _ALL = slice(None)
@@ -42,13 +44,13 @@ class Design:
         ahead = clock_ahead(ticks, like)[:, None] / self.unit
         if not self.effects:
             return ahead
-        along = along_the_day(self.effects, columns, self.clock(ticks, like))
+        along = modulated(self.effects, columns, self.features(ticks, like))
         return np.hstack([ahead, along])
 
     @property
     def is_delayed(self) -> bool:
         """Whether a column of y follows another after a delay."""
-        return any(effect.delay for effect in self.effects)
+        return any(effect.is_delayed for effect in self.effects)
 
     def inputs_of(
         self,
@@ -71,31 +73,36 @@ class Design:
         is_other = self.is_delayed and seen is not known
         before = self.read(seen) if is_other else read
         times = self.times(seen, series, ticks)
-        found = columns_of(
-            self.effects, read, place, seen=before, series=series, times=times
+        queries = Queries(
+            known=read, place=place, seen=before, series=series, times=times
         )
+        found = [effect.lagged(queries) for effect in self.effects]
         return self.inputs_at(ticks, known.like, found)
 
-    def clock(self, ticks: Numbers, like: pd.Index) -> Array:
-        """Return the share of day and month, the day of the week and named days.
-
-        See `Effect.along`; (row, 6), in this order: share of the day, day of the week,
-        share of the month, and kinds of three days.
-        """
-        found = np.zeros((len(ticks), 6))
+    def features(self, ticks: Numbers, like: pd.Index) -> CalendarFeatures:
+        """Return where in day, week and month stamps lie, and named days."""
+        n = len(ticks)
+        day: Array = np.zeros((n, 2))
+        months: Array = np.zeros(n)
+        named: Array = np.zeros((n, 3))
         if self.cycle is not None:
-            found[:, :2] = place_in(self.cycle, ticks, like)
+            day = place_in(self.cycle, ticks, like)
         if has_dates(like):
-            found[:, 2] = share_of_month(ticks, like)
-        if self.calendar is None:
-            return found
-        found[:, 3:] = self.calendar.at(ticks, like)
-        if self.cycle is not None:
+            months = share_of_month(ticks, like)
+        share_of_day, day_of_week = day.T
+        if self.calendar is not None:
+            named = self.calendar.at(ticks, like)
+        if self.calendar is not None and self.cycle is not None:
             # a named day is one more day of the week, numbered after the others
-            day, week = self.cycle
-            is_named = found[:, 3] > 0
-            found[is_named, 1] = round(week / day)
-        return found
+            one, week = self.cycle
+            number = round(week / one)
+            day_of_week = np.where(named[:, 0] > 0, number, day_of_week)
+        return CalendarFeatures(
+            share_of_day=share_of_day,
+            day_of_week=day_of_week,
+            share_of_month=months,
+            named=named,
+        )
 
     def read(self, rows: Observations) -> Read:
         """Return what effects may read at rows."""
@@ -104,7 +111,7 @@ class Design:
             columns = np.hstack([columns, rows.values])
         return Read(bounds=rows.bounds, times=times, columns=self.standard(columns))
 
-    def standard(self, controls: Array, columns: int | slice = _ALL) -> Array:
+    def standard(self, controls: Array, columns: slice = _ALL) -> Array:
         """Return columns of X in standard deviations from their means."""
         scale = self.scale[columns]
         return (controls - self.location[columns]) / scale
@@ -121,7 +128,8 @@ class Design:
         if chosen is not None:
             rows, series = rows.where(chosen), series[chosen]
         times = self.times(observations, series, rows.ticks)
-        is_late = self.is_delayed or any(effect.memory for effect in self.effects)
+        has_memory = any(isinstance(effect.lag, Memory) for effect in self.effects)
+        is_late = self.is_delayed or has_memory
         if chosen is not None and is_late:
             # all rows before feed what these remember
             place = np.flatnonzero(chosen)
@@ -131,7 +139,7 @@ class Design:
         n_series, tables = len(observations.keys), []
         for values, errors in zip(rows.values.T, rows.errors.T, strict=True):
             known = ~np.isnan(values)
-            table = ChannelRows.of(
+            table = ChannelRows.from_series(
                 series=series[known],
                 times=times[known],
                 values=values[known],

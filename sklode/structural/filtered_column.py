@@ -17,10 +17,8 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import Link
-from sklode.structural.candidates import Candidate, kalman, kalman_back
+from sklode.structural.candidates import Candidate, backward, forward
 from sklode.structural.components.space import StateSpace
-from sklode.structural.coupling.contemporaneous import Told
-from sklode.structural.coupling.next_rows import MEMORIES
 from sklode.structural.filter.system import States
 from sklode.structural.predictive.limits import LargestMoves, Limits
 from sklode.structural.predictive.mixture import Mixture, Paths
@@ -30,15 +28,18 @@ from sklode.structural.rows import ChannelRows, Rows
 from sklode.structural.scaling import Scaling
 from sklode.structural.search.groups import weights_of
 
+# how long innovations last that are added up, in usual gaps; the first: the last row
+MEMORIES = 1e-6, 2.0, 10.0
 # none are asked for, see `filter.backward.smooth_rows`
-NO_SHOCKS = np.zeros((0, 3, 2))
+NO_SHOCKS, NO_STATES = np.zeros((0, 0, 2)), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class FilteredColumn:
     """A column's candidates, its rows, and the states of series after these."""
 
-    candidates: list[Candidate]
+    usual: list[Candidate]  # of a usual series
+    candidates: list[Candidate]  # of each series
     weights: Array  # (candidate, series), zero of series that one is not for
     table: ChannelRows
     span: float
@@ -47,7 +48,7 @@ class FilteredColumn:
     sums: Array  # (series, memory), decayed innovations of each one's heaviest
 
     @classmethod
-    def of(
+    def filter(
         cls, candidates: list[Candidate], table: ChannelRows, span: float
     ) -> FilteredColumn:
         """Filter the rows of a column."""
@@ -58,12 +59,13 @@ class FilteredColumn:
         ]
         spaces = [candidate.model.space(span) for candidate in own]
         nothing = cls(
+            usual=candidates,
             candidates=own,
             weights=weights,
             table=table.where(slice(0)),
             span=span,
             spaces=spaces,
-            states=[States.first(space, n) for space in spaces],
+            states=[States.first(space.start, n) for space in spaces],
             sums=np.zeros((n, len(MEMORIES))),
         )
         return nothing.continued(table)
@@ -80,7 +82,7 @@ class FilteredColumn:
         own = [one for one in self.candidates if one.group == kind]
         return max(own, key=lambda one: one.weight)
 
-    def _by_heaviest(self, rows: ChannelRows) -> Iterator[tuple[int, Rows]]:
+    def by_heaviest(self, rows: ChannelRows) -> Iterator[tuple[int, Rows]]:
         """Yield candidates with those of some rows whose series' heaviest they are."""
         own = self.heaviest[rows.series]
         some = np.unique(own).tolist()
@@ -104,9 +106,10 @@ class FilteredColumn:
         own = self.heaviest[new.series]
         for k, candidate in enumerate(self.candidates):
             mine = self._rows_of(k, new)
+            rows = new if mine.all() else new.where(mine)
             found = candidate.model.filtered(
                 self.spaces[k],
-                candidate.scaling.rows(new.where(mine)),
+                candidate.scaling.rows(rows),
                 states=self.states[k],
                 since=since,
             )
@@ -124,15 +127,17 @@ class FilteredColumn:
             table, _ = self.table.merged(new)
         return replace(self, table=table, states=states, sums=sums)
 
-    def _rows_of(self, k: int, rows: ChannelRows) -> Rows:
+    def _rows_of(self, k: int, rows: ChannelRows) -> Flags:
         """Return those of some rows whose series a candidate is for."""
         mine = self.weights[k] > 0
-        return slice(None) if mine.all() else np.asarray(mine[rows.series])
+        if mine.all():
+            return np.full(len(rows.times), True)
+        return np.asarray(mine[rows.series])
 
     def in_units(self, rows: ChannelRows) -> ChannelRows:
         """Return rows in the units of the states of their series."""
         values = rows.values.copy()
-        for k, mine in self._by_heaviest(rows):
+        for k, mine in self.by_heaviest(rows):
             values[mine] = self.candidates[k].scaling.rows(rows.where(mine)).values
         return rows._replace(values=values)
 
@@ -142,16 +147,16 @@ class FilteredColumn:
         noises = each[self.heaviest[rows.series]]
         return np.asarray(noises + rows.errors**2)
 
-    def smoothed(self, rows: ChannelRows, asked: ChannelRows) -> tuple[Array, Array]:
+    def smoothed(self, rows: ChannelRows, queries: ChannelRows) -> tuple[Array, Array]:
         """Return its signal and variance, had it these rows, in those units."""
-        signal, variance = np.zeros((2, len(asked.times)))
+        signal, variance = np.zeros((2, len(queries.times)))
         had = replace(self, table=rows)
-        for k, mine in self._by_heaviest(asked):
+        for k, mine in self.by_heaviest(queries):
             candidate = self.candidates[k]
             # rows are in states' units already: as a candidate that leaves them so
             plain = candidate._replace(scaling=Scaling())
             whole = plain.model.space(self.span).whole
-            found = had._smoothed(plain, asked.where(mine), whole)
+            found = had._smoothed(plain, queries.where(mine), whole)
             signal[mine], variance[mine] = found[0][:, 0], found[1][:, 0]
         return signal, variance
 
@@ -161,10 +166,10 @@ class FilteredColumn:
         ends = np.maximum(self.table.ends, 0)
         return self.sums * _faded(np.maximum(times - ends, 0))
 
-    def mixture(self, asked: ChannelRows) -> Mixture:
+    def mixture(self, queries: ChannelRows) -> Mixture:
         """Return the distribution of the column by itself, in units of links."""
-        means, variances, fading = self.signals(asked)
-        location, scale = self._units(asked)
+        means, variances, fading = self.signals(queries)
+        location, scale = self._units(queries)
         noises = [[candidate.observed_noise] for candidate in self.candidates]
         # plain scales may overflow when squared; there nothing fades
         is_linked = np.array([[not link.is_identity] for link in self.links])
@@ -172,7 +177,7 @@ class FilteredColumn:
         # no other squares: a float that holds y need not hold them
         with np.errstate(over="ignore"):
             return Mixture(
-                weights=self.weights[:, asked.series],
+                weights=self.weights[:, queries.series],
                 means=location + scale * means,
                 spreads=scale * np.sqrt(np.maximum(variances, 0.0)),
                 noises=scale * np.sqrt(noises),
@@ -186,49 +191,62 @@ class FilteredColumn:
         """What each candidate is of."""
         return tuple(one.scaling.link for one in self.candidates)
 
-    def _units(self, asked: ChannelRows) -> tuple[Array, Array]:
+    def _units(self, queries: ChannelRows) -> tuple[Array, Array]:
         """Return candidates' locations and scales at rows, (candidate, row)."""
-        units = [one.scaling.at(asked.series).units for one in self.candidates]
-        location = [np.broadcast_to(own.location, asked.times.shape) for own in units]
-        scale = [np.broadcast_to(own.scale, asked.times.shape) for own in units]
+        units = [one.scaling.at(queries.series).units for one in self.candidates]
+        location = [np.broadcast_to(own.location, queries.times.shape) for own in units]
+        scale = [np.broadcast_to(own.scale, queries.times.shape) for own in units]
         return np.stack(location), np.stack(scale)
 
-    def signals(self, asked: ChannelRows) -> Array:
+    def signals(self, queries: ChannelRows) -> Array:
         """Return means, variances, and those of what fades, (3, candidate, row).
 
         They are in states' units, and zero in series that a candidate is not for.
         """
-        found = np.zeros((3, len(self.candidates), len(asked.times)))
+        found = np.zeros((3, len(self.candidates), len(queries.times)))
         # a series of which a row at or before its last one is asked is smoothed whole;
         # the others go on from the states after their rows
-        inside = (self._since(asked) <= 0)[asked.series]
-        since = self._since(asked.where(~inside))
+        inside = (self._since(queries) <= 0)[queries.series]
+        ahead = queries.where(~inside)
+        since, schedules = self._since(ahead), {}
         for k, candidate in enumerate(self.candidates):
-            space, states = self.spaces[k], self.states[k]
+            model, space = candidate.model, self.spaces[k]
             parts = space.deviation_and_all
             # an OU process that lasts is no part that fades: none of its states count
-            parts[0] *= candidate.model.fades(self.span)
-            mine = (self.weights[k] > 0)[asked.series]
+            parts[0] *= model.fades(self.span)
+            mine = self._rows_of(k, queries)
             is_ahead, is_past = ~inside & mine, inside & mine
             if is_ahead.any():
-                ahead = asked.where(is_ahead)
-                run = candidate.model.filtered(
-                    space, ahead, parts=parts, states=states, since=since
+                # most candidates are of a few forms, and of the same series
+                key = model.form, model.harmonics, is_ahead.tobytes()
+                if key not in schedules:
+                    schedules[key] = model.schedule(queries.where(is_ahead), since)
+                rows = schedules[key]
+                run = model.run(
+                    space.system(rows),
+                    space,
+                    values=np.full(len(rows.gap), np.nan),
+                    parts=parts,
+                    states=self.states[k],
                 )
                 found[:, k, is_ahead] = _stacked(run.signal, run.variance)
             if is_past.any():
-                past = asked.where(is_past)
+                past = queries.where(is_past)
                 signal, variance = self._smoothed(candidate, past, parts)
                 found[:, k, is_past] = _stacked(signal, variance)
         return found
 
-    def conditioned(self, told: Told, asked: ChannelRows) -> Conditioned:
-        """Return the step by which other columns move its signals, see `Told`."""
-        location, scale = self._units(asked)
+    def conditioned(
+        self, queries: ChannelRows, shift: Array, middle: Array, factor: Array
+    ) -> Conditioned:
+        """Return the step by which others ``shift`` its signals.
+
+        These have ``factor`` of their distance from a ``middle``. All are (row,), shift
+        and middle in units of the states.
+        """
+        location, scale = self._units(queries)
         return Conditioned(
-            shift=scale * told.shift,
-            middle=location + scale * told.middle,
-            factor=told.narrower,
+            shift=scale * shift, middle=location + scale * middle, factor=factor
         )
 
     def _added(self, k: int, rows: ChannelRows, changes: Array) -> Array:
@@ -241,43 +259,47 @@ class FilteredColumn:
         added: Array = (changes[..., columns] * coefficients).sum(-1)
         return added
 
-    def uncertain_X(self, asked: ChannelRows, changes: Array) -> UncertainX:
+    def uncertain_X(self, queries: ChannelRows, changes: Array) -> UncertainX:
         """Return the step by which paths of X, ``changes`` of inputs, move it."""
-        _, scale = self._units(asked)
+        _, scale = self._units(queries)
         each = range(len(self.candidates))
-        added = [scale[k] * self._added(k, asked, changes) for k in each]
+        added = [scale[k] * self._added(k, queries, changes) for k in each]
         return UncertainX(np.stack(added))
 
     @cached_property
     def inflations(self) -> dict[int, VarianceInflation]:
         """How much wider than expected errors ahead were, by heaviest candidate."""
         return {
-            k: VarianceInflation.of(
+            k: VarianceInflation.measured(
                 self.candidates[k], self.table.where(mine), self.span
             )
-            for k, mine in self._by_heaviest(self.table)
+            for k, mine in self.by_heaviest(self.table)
         }
 
-    def inflation(self, asked: ChannelRows) -> Array:
+    def inflation(self, queries: ChannelRows) -> Array:
         """Return the factor of each row's standard deviation."""
-        factors = np.ones(len(asked.times))
-        ahead = asked.times - self.table.ends[asked.series]
-        for k, mine in self._by_heaviest(asked):
+        factors = np.ones(len(queries.times))
+        ahead = queries.times - self.table.ends[queries.series]
+        for k, mine in self.by_heaviest(queries):
             if k in self.inflations:  # else of series without rows
                 factors[mine] = self.inflations[k].at(ahead[mine])
         return factors
 
     def limits(
-        self, asked: ChannelRows, moves: LargestMoves, step: float, shared: Flags | None
+        self,
+        queries: ChannelRows,
+        moves: LargestMoves,
+        step: float,
+        shared: Flags | None,
     ) -> Limits:
         """Return what answers stay within, see `Limits.of`."""
         heaviest = [
             (self.candidates[k], self.states[k], mine)
-            for k, mine in self._by_heaviest(asked)
+            for k, mine in self.by_heaviest(queries)
         ]
         return Limits.of(
             self.table,
-            asked,
+            queries,
             moves,
             heaviest=heaviest,
             step=step,
@@ -290,42 +312,42 @@ class FilteredColumn:
         k = next(k for k, one in enumerate(self.candidates) if one is best)
         own = self.table.where(self._rows_of(k, self.table))
         last = own.where(slice(-most, None))
-        asked = last._replace(values=np.full(len(last.times), np.nan))
+        queries = last._replace(values=np.full(len(last.times), np.nan))
         parts = best.model.space(self.span).parts
-        signal, _ = replace(self, table=last)._smoothed(best, asked, parts)
+        signal, _ = replace(self, table=last)._smoothed(best, queries, parts)
         return best, signal
 
-    def parts(self, asked: ChannelRows) -> Iterator[tuple[Candidate, Rows, Array]]:
+    def parts(self, queries: ChannelRows) -> Iterator[tuple[Candidate, Rows, Array]]:
         """Yield heaviest candidates, their rows, and parts there, (row, part)."""
-        for k, mine in self._by_heaviest(asked):
-            candidate, own = self.candidates[k], asked.where(mine)
+        for k, mine in self.by_heaviest(queries):
+            candidate, own = self.candidates[k], queries.where(mine)
             parts = candidate.model.space(self.span).parts
             signal, _ = self._smoothed(candidate, own, parts)
             yield candidate, mine, signal
 
-    def drawn(self, asked: ChannelRows, n: int, seed: int, has_noise: bool) -> Paths:
+    def drawn(self, queries: ChannelRows, n: int, seed: int, has_noise: bool) -> Paths:
         """Return ``n`` joint draws of each series' values."""
-        shape = n, len(asked.times)
+        shape = n, len(queries.times)
         component = np.zeros(shape, np.int64)
         signal, noise = np.zeros((2, *shape))
-        for _, rows in self._by_heaviest(asked):
+        for _, rows in self.by_heaviest(queries):
             rng = np.random.default_rng(seed)
-            queries = np.arange(len(asked.times))[rows]
-            own = asked.where(rows)
+            places = np.arange(len(queries.times))[rows]
+            own = queries.where(rows)
             # series of one kind average over the same candidates
             weights = self.weights[:, own.series[0]]
             members = np.flatnonzero(weights)
             ends = np.cumsum(weights[members])
             # stratified: candidates are drawn as often as they weigh, in random order
-            places = (rng.permutation(n) + 0.5) / n
-            chosen = np.minimum(np.searchsorted(ends, places), len(ends) - 1)
+            levels = (rng.permutation(n) + 0.5) / n
+            chosen = np.minimum(np.searchsorted(ends, levels), len(ends) - 1)
             for k in np.unique(chosen):
                 mine = np.flatnonzero(chosen == k)
                 for series in np.flatnonzero(own.lengths).tolist():
                     candidate = self.candidates[members[k]].alone(series)
                     scaling = candidate.scaling
                     first, end = own.bounds[series], own.bounds[series + 1]
-                    place = np.ix_(mine, queries[first:end])
+                    place = np.ix_(mine, places[first:end])
                     alone = own.alone(series)
                     paths = self._paths(members[k], series, alone, len(mine), rng)
                     component[place] = members[k]
@@ -342,33 +364,38 @@ class FilteredColumn:
         )
 
     def _paths(
-        self, k: int, series: int, asked: ChannelRows, n: int, rng: np.random.Generator
+        self,
+        k: int,
+        series: int,
+        queries: ChannelRows,
+        n: int,
+        rng: np.random.Generator,
     ) -> Array:
         """Return draws of the signal of one series, by one candidate, (row, draw)."""
         candidate = self.candidates[k].alone(series)
         known = self.table.alone(series)
-        since = float(asked.starts[0] - max(known.ends[0], 0.0))
+        since = float(queries.starts[0] - max(known.ends[0], 0.0))
         if since <= 0:
             alone = replace(self, table=known)
-            return alone._paths_inside(candidate, asked, n=n, rng=rng)
+            return alone._paths_inside(candidate, queries, n=n, rng=rng)
         a = self.states[k].means[series]
         P = self.states[k].covariances[series]
         white = rng.standard_normal((len(a), n))
         states = a[:, None] + _root(P) @ white
-        normals = rng.standard_normal((len(asked.times), *states.shape))
-        paths: Array = kalman().simulate_rows(
-            candidate.model.system(self.spaces[k], asked),
-            since=since,
+        normals = rng.standard_normal((len(queries.times), *states.shape))
+        paths: Array = forward().simulate_rows(
+            self.spaces[k].system(candidate.model.schedule(queries, since)),
             states=states,
-            jumps=np.zeros(len(asked.times)),
+            jumps=np.zeros(len(queries.times)),
             normals=normals,
+            mixed=self.spaces[k].mixed,
         )
         return paths
 
     def _paths_inside(
         self,
         candidate: Candidate,
-        asked: ChannelRows,
+        queries: ChannelRows,
         n: int,
         rng: np.random.Generator,
     ) -> Array:
@@ -377,15 +404,19 @@ class FilteredColumn:
         Durbin and Koopman (2012), section 4.9.1: rows y+ and a signal s+ are drawn from
         the model; s+ + E(s | y - y+) is then a draw of the signal given y.
         """
-        rows, is_asked = candidate.scaling.rows(self.table).merged(asked)
+        rows, is_asked = candidate.scaling.rows(self.table).merged(queries)
         model = candidate.model
         space = model.space(self.span, self._leads(rows)[0])
         found = model.filtered(space, rows, space.whole)
-        system = candidate.model.system(space, rows)
+        system = space.system(model.schedule(rows))
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
         normals = rng.standard_normal((len(rows.times), *states.shape))
-        paths = kalman().simulate_rows(
-            system, since=0.0, states=states, jumps=found.jumps, normals=normals
+        paths = forward().simulate_rows(
+            system,
+            states=states,
+            jumps=found.jumps,
+            normals=normals,
+            mixed=space.mixed,
         )
         known = found.inverse_F > 0
         # F less the signal's variance is that of the noise, of outliers a larger one
@@ -397,30 +428,31 @@ class FilteredColumn:
         # linear, and E(s | y - y+) is smoothed as a series y - y+ would be
         left = np.where(known[:, None], rows.values[:, None] - values, 0.0)
         # the only part is all states: its covariances with them are M
-        expected = kalman().filter_columns(
+        expected = forward().filter_columns(
             system,
             inverse_F=found.inverse_F,
             gains=np.ascontiguousarray(found.gains[:, 0]),
             values=left,
         )
-        more, _ = kalman_back().smooth_rows(
+        more, _ = backward().smooth_rows(
             system,
             v_F=(left - expected) * found.inverse_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,
             shocks=NO_SHOCKS,
+            shocked=NO_STATES,
         )
         paths += expected + more[:, 0]
         return paths[is_asked]
 
     def _smoothed(
-        self, candidate: Candidate, asked: ChannelRows, parts: Array
+        self, candidate: Candidate, queries: ChannelRows, parts: Array
     ) -> tuple[Array, Array]:
         """Return parts and their variances, (row, part), given all rows."""
         # series that are not asked need no filtering: they are left out
-        is_needed = (asked.lengths > 0)[self.table.series]
+        is_needed = (queries.lengths > 0)[self.table.series]
         known = candidate.scaling.rows(self.table.where(is_needed))
-        rows, is_asked = known.merged(asked)
+        rows, is_asked = known.merged(queries)
         leads = self._leads(rows)
         rows = rows.without_empty()
         model = candidate.model
@@ -429,12 +461,13 @@ class FilteredColumn:
         space = spaces[leads[0]]
         states = States.of(np.stack([spaces[lead].start for lead in leads]))
         found = model.filtered(space, rows, parts=parts, states=states)
-        more, less = kalman_back().smooth_rows(
-            candidate.model.system(space, rows),
+        more, less = backward().smooth_rows(
+            space.system(model.schedule(rows)),
             v_F=found.v_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,
             shocks=NO_SHOCKS,
+            shocked=NO_STATES,
         )
         signal = found.signal + more[..., 0]
         variance = found.variance - less

@@ -6,7 +6,7 @@ Tested in tests/structural/test_exactness.py and test_concurrent.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.history import Asked
 from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
-from sklode.structural.coupling.contemporaneous import Told
 from sklode.structural.effects.effect import places
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import StructuralModel
@@ -43,11 +42,13 @@ class FilteredModel:
     columns: list[FilteredColumn]
 
     @classmethod
-    def of(cls, model: StructuralModel, observations: Observations) -> FilteredModel:
+    def filter(
+        cls, model: StructuralModel, observations: Observations
+    ) -> FilteredModel:
         """Filter the rows of series, those that the model was found on or others."""
         tables = model.design.tables(observations)
         columns = [
-            FilteredColumn.of(column.candidates, table, column.span)
+            FilteredColumn.filter(column.candidates, table, column.span)
             for column, table in zip(model.columns, tables, strict=True)
         ]
         return cls(model, observations, columns)
@@ -63,7 +64,7 @@ class FilteredModel:
         )
         # and where a column acts late, between its rows, what was between old ones
         if fresh is None or may_change or self.model.design.is_delayed:
-            return FilteredModel.of(self.model, observations)
+            return FilteredModel.filter(self.model, observations)
         tables = self.model.design.tables(observations, fresh)
         pairs = zip(self.columns, tables, strict=True)
         columns = [column.continued(table) for column, table in pairs]
@@ -102,7 +103,7 @@ class FilteredModel:
             changes = late if changes is None else changes + late
         times = self.model.design.times(self.observations, series, ticks)
         order = np.lexsort((times, series))
-        rows = ChannelRows.of(
+        rows = ChannelRows.from_series(
             series=series[order],
             times=times[order],
             values=np.nan,
@@ -115,7 +116,7 @@ class FilteredModel:
     def prediction(
         self,
         column: int,
-        asked: ChannelRows,
+        queries: ChannelRows,
         adjustment: Adjustment | None = None,
         is_limited: bool = True,
     ) -> Prediction:
@@ -125,19 +126,19 @@ class FilteredModel:
         """
         own, model = self.columns[column], self.model.columns[column]
         steps: list[Step] = []
-        told = self._told(column, asked)
-        if told is not None:
-            steps.append(own.conditioned(told, asked))
-        steps.append(Inflated(self._factor(column, asked, adjustment)))
-        if asked.changes is not None:
-            steps.append(own.uncertain_X(asked, asked.changes))
+        conditioned = self.model.coupling.conditioned(self.columns, column, queries)
+        if conditioned is not None:
+            steps.append(conditioned)
+        steps.append(Inflated(partial(self._factor, column, queries, adjustment)))
+        if queries.changes is not None:
+            steps.append(own.uncertain_X(queries, queries.changes))
         if is_limited:
-            limits = self.limits(column, asked, adjustment)
+            limits = self.limits(column, queries, adjustment)
             if adjustment is not None:
                 steps += [MeansWithin(limits), adjustment]
             quantum = float(self.quanta[column])
             steps += [Bounded(quantum, model.bounds), WithinMoves(limits)]
-        return Prediction(own.mixture(asked), steps)
+        return Prediction(own.mixture(queries), steps)
 
     def inputs(
         self,
@@ -158,10 +159,10 @@ class FilteredModel:
         design, rows, changes = self.model.design, self.observations, None
         inputs = design.inputs_of(ticks, known, place, seen=rows, series=series)
         for effect, columns in places(design.effects).items():
-            if not effect.delay:
+            if not effect.is_delayed:
                 continue
-            channel = effect.column - known.controls.shape[1]
-            before = ticks - round(effect.delay * design.unit)
+            channel = effect.basis.first - known.controls.shape[1]
+            before = ticks - round(effect.lag.time * design.unit)
             times, own = design.times(rows, series, before), np.array(columns)
             is_late = times > self.columns[channel].table.ends[series]
             # by series, then by time, as tables of rows are
@@ -174,15 +175,17 @@ class FilteredModel:
             read = design.inputs_of(
                 before[late], known, held, seen=rows, series=series[late]
             )
-            asked = ChannelRows.of(
+            queries = ChannelRows.from_series(
                 series=series[late],
                 times=times[late],
                 values=np.nan,
                 inputs=read,
                 n_series=len(rows.keys),
             )
-            values = self._ahead(channel, asked, n, seed)
-            made = effect.at(design.standard(values.ravel(), effect.column))
+            values = self._ahead(channel, queries, n, seed)
+            first = effect.basis.first
+            raw, columns_read = values.reshape(-1, 1), slice(first, first + 1)
+            made = effect.at(design.standard(raw, columns_read))
             made = made.reshape(*values.shape, -1)
             # the first column of inputs is the clock; the first path is the forecast
             inputs[np.ix_(late, 1 + own)] = made[0]
@@ -193,15 +196,15 @@ class FilteredModel:
         return inputs, changes
 
     def _ahead(
-        self, channel: int, asked: ChannelRows, n: int, seed: int | None
+        self, channel: int, queries: ChannelRows, n: int, seed: int | None
     ) -> Array:
         """Return forecasts of a channel, and paths or else quantiles, (1 + n, row)."""
-        values = np.empty((1 + n, len(asked.times)))
-        found = self.prediction(channel, asked, is_limited=False)
+        values = np.empty((1 + n, len(queries.times)))
+        found = self.prediction(channel, queries, is_limited=False)
         values[0] = found.points()
         if n and seed is not None:
             drawn = self.columns[channel].drawn(
-                asked, n=n, seed=seed + channel, has_noise=False
+                queries, n=n, seed=seed + channel, has_noise=False
             )
             values[1:] = found.paths(drawn)
         elif n:
@@ -211,7 +214,7 @@ class FilteredModel:
         return values
 
     def limits(
-        self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
+        self, channel: int, queries: ChannelRows, adjustment: Adjustment | None
     ) -> Limits:
         """Return what a channel's answers stay within.
 
@@ -220,7 +223,7 @@ class FilteredModel:
         model = self.model.columns[channel]
         shared = None if adjustment is None else adjustment.weight > 0
         found = self.columns[channel].limits(
-            asked, model.moves, step=model.quantum, shared=shared
+            queries, model.moves, step=model.quantum, shared=shared
         )
         if np.isfinite(model.bounds).all():
             # two bounds suffice: no move is too far
@@ -228,28 +231,14 @@ class FilteredModel:
         return found
 
     def _factor(
-        self, channel: int, asked: ChannelRows, adjustment: Adjustment | None
+        self, channel: int, queries: ChannelRows, adjustment: Adjustment | None
     ) -> Array:
         """Return how many times as wide answers are as a channel expects."""
-        factor = self.columns[channel].inflation(asked)
+        factor = self.columns[channel].inflation(queries)
         if adjustment is None:
             return factor
         # a network's are as wide as its own errors were
         return np.where(adjustment.weight > 0, 1.0, factor)
-
-    def _told(self, channel: int, asked: ChannelRows) -> Told | None:
-        """Return what other channels add, in gaps and at ends or else later."""
-        told = self.model.concurrent.told(self.columns, channel, asked)
-        if told is not None or not self.model.cross.weights[:, :, channel].any():
-            return told
-        # next rows come after the last row of any channel
-        ends = np.max([one.table.ends for one in self.columns], axis=0)
-        ends = np.maximum(ends, 0.0)
-        sums = np.stack([one.sums_at(ends) for one in self.columns], axis=1)
-        ahead = asked.times - ends[asked.series]
-        shift = self.model.cross.shift(channel, sums[asked.series], ahead)
-        nothing, as_wide = np.zeros_like(shift), np.ones_like(shift)
-        return Told(shift=shift, middle=nothing, narrower=as_wide)
 
 
 def _rows_after(seen: Observations, now: Observations) -> Flags | None:

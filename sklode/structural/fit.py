@@ -18,9 +18,8 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import day_and_week
 from sklode.structural.candidates import Candidate, heaviest_of_each
-from sklode.structural.coupling.contemporaneous import Concurrent
+from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.coupling.delays import MOST_CHANNELS, likely_delays
-from sklode.structural.coupling.next_rows import CrossChannel
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import Inputs
@@ -32,7 +31,7 @@ from sklode.structural.search.forms import SearchResult, fit_candidates
 from sklode.structural.search.groups import fit_groups, weights_of
 from sklode.structural.search.periods import (
     Seasons,
-    clock_periods,
+    calendar_periods,
     cycle_of,
     seasons_of,
 )
@@ -58,7 +57,7 @@ def fit_model(
     lengths = named
     if lengths is None:
         longest_in_ticks = longest * design.unit
-        lengths = tuple(clock_periods(observations, design.unit, longest_in_ticks))
+        lengths = tuple(calendar_periods(observations, design.unit, longest_in_ticks))
     cycle = cycle_of(lengths, day_and_week(observations.like))
     design = replace(design, cycle=cycle)
     spans = [_usual_span(table, longest) for table in tables]
@@ -79,7 +78,8 @@ def fit_model(
         ).candidates(gaps[column])
         for column, table in enumerate(tables)
     ]
-    effects = sorted({effect for each in found for _, own in each for effect in own})
+    several = {effect for each in found for _, own in each for effect in own}
+    effects = sorted(several, key=lambda effect: effect.order)
     if effects:
         # which the tables then have columns for
         design = replace(design, effects=tuple(effects))
@@ -93,24 +93,23 @@ def fit_model(
             span=span,
             bounds=known.bounds[column],
             quantum=float(quanta[column]),
-            moves=LargestMoves.of(table),
+            moves=LargestMoves.measured(table),
         )
         for column, (each, table, span) in enumerate(
             zip(found, tables, spans, strict=True)
         )
     ]
-    candidates = [column.candidates for column in columns]
-    # what columns tell of each other is asked of the heaviest candidates alone
-    likely = [
-        FilteredColumn.of(heaviest_of_each(one), table, span)
-        for one, table, span in zip(candidates, tables, spans, strict=True)
-    ]
-    return StructuralModel(
-        design=design,
-        columns=columns,
-        cross=CrossChannel.fit(candidates, spans, tables),
-        concurrent=Concurrent.fit(likely),
-    )
+    coupling = Coupling.none(n)
+    if n > 1:
+        # what columns tell of each other is asked of the heaviest candidates alone
+        likely = [
+            FilteredColumn.filter(
+                heaviest_of_each(column.candidates), table, column.span
+            )
+            for column, table in zip(columns, tables, strict=True)
+        ]
+        coupling = Coupling.fit(likely)
+    return StructuralModel(design=design, columns=columns, coupling=coupling)
 
 
 def _design_without_effects(observations: Observations, known: Known) -> Design:
@@ -151,7 +150,7 @@ class _ColumnSearch:
         rows, unit, lengths = self.observations, self.design.unit, self.seasons
         if lengths is None:
             most = float(self.table.spans.max(initial=0)) * unit
-            lengths = tuple(clock_periods(rows, gap, most))
+            lengths = tuple(calendar_periods(rows, gap, most))
         is_lone, fine = len(rows.keys) == 1, None
         coarse = self._search_rows(rows, self.table, lengths)
         if is_lone and min(lengths, default=0.0) > 2 * _MEANS * gap:
@@ -193,7 +192,7 @@ class _ColumnSearch:
         inputs = Inputs(
             read=design.read(rows),
             n_controls=n_controls,
-            clock=design.clock(rows.ticks, rows.like),
+            features=design.features(rows.ticks, rows.like),
             n_days=round(days[1] / days[0]) if days else 0,
             rows=np.flatnonzero(~np.isnan(rows.values[:, self.column])),
             has_month=has_month,

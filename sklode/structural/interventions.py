@@ -17,8 +17,8 @@ import numpy as np
 from scipy.stats import norm
 
 from sklode.data.arrays import Array
-from sklode.structural.candidates import Candidate, kalman_back
-from sklode.structural.components.space import PLACE
+from sklode.structural.candidates import Candidate, backward
+from sklode.structural.components.space import LEVEL, PLACE, SLOPE
 from sklode.structural.filter.system import Rule
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.rows import ChannelRows
@@ -198,12 +198,13 @@ def _scores(
     space = model.space(span)
     passed = model.filtered(space, rows, space.whole)
     shocks = np.zeros((len(rows.times), 3, 2))
-    kalman_back().smooth_rows(
-        model.system(space, rows),
+    backward().smooth_rows(
+        space.system(model.schedule(rows)),
         v_F=passed.v_F[:, None],
         inverse_F=passed.inverse_F,
         gains=passed.gains,
         shocks=shocks,
+        shocked=np.array([LEVEL, SLOPE]),
     )
     # a score over its variance is the
     # estimate, by generalised least squares

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from sklode.data.arrays import Array
 from sklode.structural.candidates import Candidate
-from sklode.structural.coupling.contemporaneous import Concurrent
-from sklode.structural.coupling.next_rows import CrossChannel
+from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.design import Design
 from sklode.structural.predictive.limits import LargestMoves
 
@@ -41,5 +40,4 @@ class StructuralModel:
 
     design: Design
     columns: list[ColumnModel]
-    cross: CrossChannel  # what columns tell of each other's next rows
-    concurrent: Concurrent  # what they tell of each other at the same time
+    coupling: Coupling  # what columns tell of each other

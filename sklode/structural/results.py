@@ -31,7 +31,7 @@ def answers_of(
     if isinstance(before, StructuralAnswers) and before.model is structural:
         states = before.states.updated(history.rows)
     else:
-        states = FilteredModel.of(structural, history.rows)
+        states = FilteredModel.filter(structural, history.rows)
     unknown = Unknown(history, seed) if history.controls else None
     return StructuralAnswers(states, history, seed, adjust, unknown)
 

@@ -28,7 +28,7 @@ class ChannelRows(NamedTuple):
     """(path, row, column), of inputs, by X that is not known."""
 
     @classmethod
-    def of(
+    def from_series(
         cls,
         series: Numbers,
         times: Array,
@@ -80,7 +80,7 @@ class ChannelRows(NamedTuple):
 
     def where(self, rows: Rows) -> ChannelRows:
         """Return some rows; all series stay."""
-        return ChannelRows.of(
+        return ChannelRows.from_series(
             series=self.series[rows],
             times=self.times[rows],
             values=self.values[rows],
@@ -96,14 +96,18 @@ class ChannelRows(NamedTuple):
 
     def alone(self, series: int) -> ChannelRows:
         """Return one series."""
-        first, end = self.bounds[series], self.bounds[series + 1]
-        own = slice(first, end)
+        return self.part(series, series + 1)
+
+    def part(self, first: int, end: int) -> ChannelRows:
+        """Return series from the first to before the end."""
+        bounds = self.bounds[first : end + 1]
+        own = slice(bounds[0], bounds[-1])
         return ChannelRows(
             times=self.times[own],
             values=self.values[own],
             inputs=self.inputs[own],
             errors=self.errors[own],
-            bounds=np.array([0, end - first]),
+            bounds=bounds - bounds[0],
             changes=None if self.changes is None else self.changes[:, own],
         )
 
@@ -127,7 +131,7 @@ class ChannelRows(NamedTuple):
         series = np.append(self.series, other.series)
         # by series, then by time; at equal stamps own rows come first
         order = np.lexsort((is_other, times, series))
-        found = ChannelRows.of(
+        found = ChannelRows.from_series(
             series=series[order],
             times=times[order],
             values=values[order],

@@ -64,7 +64,7 @@ class Unknown:
     def learned(self, model: StructuralModel) -> History:
         """Return what is `seen`, with y as uncertain as X makes it, says a model."""
         given, history = self._history.given, self.seen
-        filtered = FilteredModel.of(model, history.rows)
+        filtered = FilteredModel.filter(model, history.rows)
         is_missing = np.isnan(given.controls)
         where: Flags = np.asarray(is_missing.any(axis=1))
 
@@ -176,7 +176,7 @@ class Unknown:
         if column not in self._models:
             self._models[column] = fit_model(_alone(self._history.given, column))
         rows = _alone(known, column)
-        filtered = FilteredModel.of(self._models[column], rows)
+        filtered = FilteredModel.filter(self._models[column], rows)
         queries, order = filtered.queries(_asked(rows, where), rows)
         return filtered, queries, order
 

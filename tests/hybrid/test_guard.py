@@ -176,7 +176,7 @@ def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
     y = led(300)
     rows = Observations.from_frame(y)
     cut, level, units = held_out(rows)
-    assert any(effect.delay for effect in level.design.effects)
+    assert any(effect.is_delayed for effect in level.design.effects)
     made = proof_of(rows, 24, cut, level, units)
     asked, before = made.asked, made.before
     forecaster, ahead = StructuralForecaster(seasons=None, logarithm=False), set()

@@ -214,12 +214,12 @@ def asked(*times: Any, n_controls: int = 0, seed: int = 1) -> ChannelRows:
     series = np.repeat(np.arange(len(times)), [len(own) for own in times])
     flat = np.concatenate([np.asarray(own, dtype=float) for own in times])
     inputs = inputs_at(flat, np.random.default_rng(seed), n_controls)
-    return ChannelRows.of(series, flat, np.nan, inputs, len(times))
+    return ChannelRows.from_series(series, flat, np.nan, inputs, len(times))
 
 
 def level(table: ChannelRows, *candidates: Candidate) -> FilteredColumn:
     """Return the level of rows whose usual series spans `SPAN`."""
-    return FilteredColumn.of(list(candidates), table, SPAN)
+    return FilteredColumn.filter(list(candidates), table, SPAN)
 
 
 def answer(channel: FilteredColumn, queries: ChannelRows) -> tuple[Array, Array]:

@@ -104,11 +104,11 @@ def test_level_says_which_columns_are_told(fitted: StructuralForecaster) -> None
 def test_an_update_gives_what_all_rows_at_once_give() -> None:
     y = without(twins(), END)
     found = level(y[:270])
-    assert found.concurrent.weights.any()
-    grown = FilteredModel.of(found, History.of(y[:270], None).observations)
+    assert found.coupling.same_time.weights.any()
+    grown = FilteredModel.filter(found, History.of(y[:270], None).observations)
     for end in (271, 290, N_ROWS):
         grown = grown.updated(History.of(y[:end], None).observations)
-    whole = FilteredModel.of(found, History.of(y, None).observations)
+    whole = FilteredModel.filter(found, History.of(y, None).observations)
     asked = found.design.tables(History.of(y.fillna(0.0), None).observations)[0]
     asked = asked._replace(values=np.full(len(asked.times), np.nan))
     one, other = (
@@ -121,7 +121,7 @@ def test_an_update_gives_what_all_rows_at_once_give() -> None:
 
 def test_a_panel_is_pooled() -> None:
     parts = {k: twins(k)[:30] for k in range(20)}
-    assert level(pd.concat(parts)).concurrent.weights[1, :, 0].any()
+    assert level(pd.concat(parts)).coupling.same_time.weights[1, :, 0].any()
 
 
 def test_chance_is_not_taken_for_what_columns_tell() -> None:
@@ -129,7 +129,7 @@ def test_chance_is_not_taken_for_what_columns_tell() -> None:
         values = np.random.default_rng(seed).standard_normal((250, 2))
         values = np.cumsum(values, axis=0) if seed % 2 else values
         y = pd.DataFrame(values, columns=["a", "b"])
-        assert not level(y).concurrent.weights.any()
+        assert not level(y).coupling.same_time.weights.any()
 
 
 @pytest.mark.parametrize("rows", [END, GAP])

@@ -32,7 +32,9 @@ def test_a_channel_that_follows_is_forecast_by_the_one_it_follows() -> None:
 
 
 def test_chance_is_not_taken_for_what_columns_tell() -> None:
-    told = sum(int(level(y).cross.weights.any((0, 1)).sum()) for y in unrelated())
+    told = sum(
+        int(level(y).coupling.next_rows.weights.any((0, 1)).sum()) for y in unrelated()
+    )
     assert told <= 2  # of 16
 
 
@@ -71,9 +73,9 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
     y.iloc[-1, 1] = np.nan
     start = History.of(y[:200], None).observations
     found = level(y[:200])
-    assert found.cross.weights.any()
-    whole = FilteredModel.of(found, History.of(y, None).observations)
-    grown = FilteredModel.of(found, start)
+    assert found.coupling.next_rows.weights.any()
+    whole = FilteredModel.filter(found, History.of(y, None).observations)
+    grown = FilteredModel.filter(found, start)
     for end in (201, 230, 231, 299, 300):
         grown = grown.updated(History.of(y[:end], None).observations)
     for one, other in zip(grown.columns, whole.columns, strict=True):
@@ -83,12 +85,12 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
 def test_a_panel_is_pooled() -> None:
     """Series too short to prove anything prove it together."""
     parts = {k: led(40, seed=k) for k in range(30)}
-    assert level(pd.concat(parts)).cross.weights[0, :, 1].any()
+    assert level(pd.concat(parts)).coupling.next_rows.weights[0, :, 1].any()
 
 
 def test_a_shift_in_the_units_of_a_logarithm_keeps_y_positive() -> None:
     y = np.exp(0.1 * led(400))
     forecaster = plain(logarithm=True).fit(y)
-    assert forecaster._model.structural.cross.weights[0, :, 1].any()
+    assert forecaster._model.structural.coupling.next_rows.weights[0, :, 1].any()
     paths = forecaster.sample(fh=[1, 30])
     assert (paths.to_numpy() > 0).all()

@@ -51,7 +51,7 @@ def stamps(hours: np.ndarray) -> pd.DatetimeIndex:
 
 
 def delays(found: StructuralModel) -> list[float]:
-    return [effect.delay for effect in found.design.effects if effect.delay]
+    return [e.lag.time for e in found.design.effects if e.is_delayed]
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +143,8 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
     y.iloc[-1, 1] = np.nan
     found = level(y[:200])
     assert delays(found)
-    whole = FilteredModel.of(found, History.of(y, None).observations)
-    grown = FilteredModel.of(found, History.of(y[:200], None).observations)
+    whole = FilteredModel.filter(found, History.of(y, None).observations)
+    grown = FilteredModel.filter(found, History.of(y[:200], None).observations)
     for end in (201, 230, 231, 299, 300):
         grown = grown.updated(History.of(y[:end], None).observations)
     for one, other in zip(grown.columns, whole.columns, strict=True):

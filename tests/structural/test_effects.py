@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,17 @@ from scipy.stats import norm
 from sklode import StructuralForecaster
 from sklode.structural.components.space import Form
 from sklode.structural.design import Design
-from sklode.structural.effects.effect import ALWAYS, Effect, Read, columns_of, places
+from sklode.structural.effects import inputs as effect_inputs
+from sklode.structural.effects.basis import Constant, Levels, Line, Logarithm, Spline
+from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import Estimate, Inputs
+from sklode.structural.effects.lags import Memory, Queries, Read
+from sklode.structural.effects.modulation import (
+    CalendarFeatures,
+    Day,
+    Month,
+    NamedDays,
+)
 from sklode.structural.effects.selection import EffectJudge
 from sklode.structural.filtered_model import FilteredModel
 from tests.structural.processes import SPAN, candidate, table_of
@@ -53,13 +63,19 @@ def found_effects(forecaster: Any) -> list[str]:
     return [part for part in parts if re.search(r"\((line|curve)(, late)?\)$", part)]
 
 
+def features(n: int, **known: Any) -> CalendarFeatures:
+    """Return those of rows: at the beginning of day, week and month, but for some."""
+    each = dict.fromkeys(("share_of_day", "day_of_week", "share_of_month"), np.zeros(n))
+    return CalendarFeatures(**{**each, "named": np.zeros((n, 3)), **known})
+
+
 # Columns
 
 
 def test_a_curve_is_a_natural_cubic_spline_that_goes_on_straight() -> None:
-    effect = Effect(0, KNOTS)
+    effect = Effect(Spline(0, KNOTS))
     x = np.linspace(-9, 9, 1801)
-    columns = effect.at(x)
+    columns = effect.at(x[:, None])
     assert columns.shape == (len(x), effect.n_columns) == (len(x), len(KNOTS) - 1)
     np.testing.assert_array_equal(columns[:, 0], x)
     bends = np.diff(columns[:, 1:], n=2, axis=0) / 0.01**2
@@ -69,7 +85,7 @@ def test_a_curve_is_a_natural_cubic_spline_that_goes_on_straight() -> None:
     # second derivatives of different columns have nothing in common
     products = bends[inside].T @ bends[inside]
     np.testing.assert_allclose(products / products[0, 0], np.eye(4), atol=0.03)
-    at_knots = effect.at(np.array(KNOTS))[:, 1:]
+    at_knots = effect.at(np.array(KNOTS)[:, None])[:, 1:]
     assert 0.1 < (at_knots**2).sum(1).mean() < 10
 
 
@@ -81,9 +97,9 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
     columns = np.append(u, -u)[:, None]
     times = np.tile(hours, 2)
     read, every = Read(bounds, times, columns), np.arange(len(times))
-    given = read, every, read, np.repeat([0, 1], len(hours)), times
-    (own,) = columns_of([Effect(0, memory=memory)], *given)
-    found = own[:, 0]
+    series = np.repeat([0, 1], len(hours))
+    queries = Queries(known=read, place=every, seen=read, series=series, times=times)
+    found = Effect(Line(0), Memory(memory)).lagged(queries)[:, 0]
     np.testing.assert_allclose(found[: len(hours)], -found[len(hours) :])
     if memory == 0.01:
         np.testing.assert_allclose(found[[0, 3, 5]], u[[0, 3, 5]], atol=0.03)
@@ -94,14 +110,132 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
         np.testing.assert_allclose(found[: len(hours)], expected, atol=2e-4)
 
 
+def test_a_logarithm_is_that_of_the_column_in_its_own_units() -> None:
+    prices = np.exp(np.random.default_rng(0).normal(2.0, 0.5, 200))
+    centre, unit = prices.mean(), prices.std()
+    basis = Logarithm.of(0, prices, centre=centre, unit=unit)
+    found = basis.columns((prices[:, None] - centre) / unit)
+    logs = np.log(prices)
+    expected = (logs - logs.mean()) / logs.std()
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-12)
+    # a cut by half is as much wherever a price was
+    cuts = basis.columns((np.array([[8.0], [4.0], [2.0]]) - centre) / unit)
+    assert np.diff(cuts[:, 0]) == pytest.approx([np.log(0.5) / logs.std()] * 2)
+    assert Effect(basis).name(["price"], ("day", [])) == "price (logarithm)"
+
+
+def test_an_effect_is_a_basis_times_a_modulation() -> None:
+    share = np.array([0.0, 0.25, 0.5, 0.25])
+    known = features(4, share_of_day=share, day_of_week=np.array([5.0, 6, 6, 0]))
+    columns = np.array([[1.0], [2.0], [3.0], [4.0]])
+    along = Effect(Line(0), modulation=Day(days=(5, 6), harmonics=1), size=0.5)
+    expected = columns * np.column_stack([[1, 0, -1, 0], [0, 1, 0, 0]])
+    np.testing.assert_allclose(
+        along.modulated(columns, known), 0.5 * expected, atol=1e-12
+    )
+    assert along.n_columns == 2
+    shape = Effect(Constant(), modulation=Day(harmonics=2, has_mean=True))
+    found = shape.modulated(np.ones((4, 1)), known)
+    assert found.shape == (4, shape.n_columns) == (4, 5)
+    # of the harmonics the variance is one at any time
+    np.testing.assert_allclose((found[:, :4] ** 2).sum(1), 1.0)
+    # the day of several days is the sum of that of each
+    each = [part.modulated(columns, known) for part in along.parts]
+    whole = along.modulated(columns, known)
+    np.testing.assert_allclose(np.sum(each, axis=0), whole)
+
+
+def test_named_days_have_something_in_common_and_something_of_each_kind() -> None:
+    known = features(3, named=np.array([[2.0, 0, 0], [0, 2, 0], [0, 0, 1]]))
+    one = np.ones((3, 1))
+    effect = Effect(Constant(), modulation=NamedDays(2), size=2.0)
+    found = effect.modulated(one, known)
+    np.testing.assert_allclose(found, np.array([[2.0, 0, 0.6], [0, 0, 0], [0, 0, 0]]))
+    sides = Effect(Constant(), modulation=NamedDays(2, sides=True))
+    found = sides.modulated(one, known)
+    assert found.shape == (3, sides.n_columns) == (3, 9)
+    np.testing.assert_allclose(found[1], [0, 0, 0, 1, 0, 0.3, 0, 0, 0])
+    np.testing.assert_allclose(found[2], [0, 0, 0, 0, 0, 0, 1, 0.3, 0])
+
+
+NAMES = ["u", "kind = a", "kind = b"]
+CYCLE = "day", ["Mon", "Tue"]
+CALLED = {
+    "u (line)": Effect(Line(0)),
+    "u (curve, late)": Effect(Spline(0, KNOTS), Memory(3.0)),
+    "u (line along the day)": Effect(Line(0), modulation=Day(harmonics=3)),
+    "kind (levels)": Effect(Levels(1, 2)),
+    "month": Effect(Constant(), modulation=Month(4)),
+    "holidays": Effect(Constant(), modulation=NamedDays(3)),
+    "day of Mon, Tue": Effect(Constant(), modulation=Day((0, 1), 4, has_mean=True)),
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_an_effect_is_called_by_its_parts(name: str) -> None:
+    assert CALLED[name].name(NAMES, CYCLE) == name
+
+
+def test_the_more_parts_an_effect_has_the_less_probable_it_is() -> None:
+    plain, both = Effect(Line(0)), Effect(Spline(0, KNOTS), Memory(2.0))
+    assert plain.log_odds == 0
+    assert both.log_odds == pytest.approx(1.0 + np.log(8))
+    shape = Effect(Line(0), modulation=Day(harmonics=3))
+    assert shape.log_odds == 5.0
+    assert [e.must_be_proved for e in (plain, both, shape)] == [False, False, True]
+
+
+@dataclass(frozen=True)
+class Square:
+    """The square of a column: a basis that the package does not have."""
+
+    first: int
+    n_read = 1
+    n_columns = 1
+    log_odds = 0.0
+    is_curved = True
+
+    def columns(self, values: Any) -> Any:
+        return values**2 - 1
+
+    def name(self, names: Any) -> tuple[str, str]:
+        return str(names[self.first]), "square"
+
+    def grid(self, seen: Any) -> Any:
+        values = np.linspace(seen.min(), seen.max(), 5)
+        return values, values[:, None]
+
+
+def test_a_new_basis_is_one_class_and_its_registration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        effect_inputs, "bases_of", lambda column, *_: [Line(column), Square(column)]
+    )
+    u = wandering(3)
+    y = pd.Series(3 * u**2 + 0.1 * wandering(4), STAMPS)
+    X = pd.DataFrame({"u": u}, STAMPS)
+    forecaster = structural().fit(y[:350], X=X[:350])
+    parts = forecaster.components_.index.get_level_values("part")
+    assert "u (square)" in parts
+    found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
+    assert np.abs(found - y[350:]).mean() < 0.3
+
+
 # Probability
 
 
 def test_the_more_columns_the_less_is_expected_of_each() -> None:
-    table, controls, clock = table_of((40,)), np.ones((40, 60)), np.zeros((40, 2))
-    given = Read(table.bounds, table.times, controls), 60, clock, 7
-    inputs = Inputs(*given, rows=np.arange(40))
-    line, shape = Effect(3), Effect(ALWAYS, waves=12)
+    table, controls = table_of((40,)), np.ones((40, 60))
+    inputs = Inputs(
+        Read(table.bounds, table.times, controls),
+        n_controls=60,
+        features=features(40),
+        n_days=7,
+        rows=np.arange(40),
+    )
+    line = Effect(Line(3))
+    shape = Effect(Constant(), modulation=Day(harmonics=12, has_mean=True))
     assert inputs.log_odds(line) == pytest.approx(np.log(60))
     assert inputs.log_odds(shape) == shape.log_odds
 
@@ -130,18 +264,20 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     bounds, controls = table.bounds, rng.normal(size=(65, 2))
     controls[:, 1] += 0.5 * np.abs(controls[:, 0])
     table.values[:] += 2 * np.abs(controls[:, 0]) + controls[:, 1]
-    clock = np.zeros((65, 2))
     read, every = Read(bounds, table.times, controls), np.arange(65)
     n_controls = controls.shape[1]
-    inputs = Inputs(read, n_controls, clock, n_days=0, rows=every)
+    inputs = Inputs(read, n_controls, features(65), n_days=0, rows=every)
     judge = EffectJudge(plain, SPAN, table, inputs, start=Estimate())
-    effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
+    effects = [Effect(Spline(0, KNOTS)), Effect(Line(1), Memory(2.0))]
+    queries = Queries(
+        known=read, place=every, seen=read, series=table.series, times=table.times
+    )
 
     def loss(chosen: list[Effect]) -> float:
         columns = np.hstack(
             [
                 np.zeros((65, 0)),
-                *columns_of(chosen, read, every, read, table.series, table.times),
+                *(effect.lagged(queries) for effect in chosen),
             ]
         )
         rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
@@ -237,7 +373,7 @@ def test_an_update_goes_on_with_effects(
     X = pd.DataFrame({"u": u}, STAMPS)
     forecaster = structural().fit(y[:300], X=X[:300])
     level, n_rows = forecaster._model.structural, []
-    assert any(effect.memory for effect in level.design.effects) == bool(memory)
+    assert any(e.lag.time for e in level.design.effects) == bool(memory)
     read = Design.inputs_at
 
     def recorded(self: Design, ticks: Any, *others: Any) -> Any:
@@ -249,7 +385,7 @@ def test_an_update_goes_on_with_effects(
     assert n_rows == [50]  # only what is new
     found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
     assert np.abs(found - y[350:]).mean() < 0.4
-    at_once = FilteredModel.of(level, forecaster._history.rows)
+    at_once = FilteredModel.filter(level, forecaster._history.rows)
     for one, other in zip(
         at_once.columns[0].states,
         forecaster._answers.states.columns[0].states,

@@ -182,14 +182,16 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     normals = np.zeros((n, d, n_draws))
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
     paths = kalman.simulate_rows(
-        one.model.system(space, queries._replace(times=times)),
-        since=0.0,
+        space.system(one.model.schedule(queries._replace(times=times))),
         states=states,
         jumps=jumps,
         normals=normals,
+        mixed=space.mixed,
     )
     inputs = queries.inputs
-    none = ChannelRows.of(np.zeros(0, int), np.zeros(0), 0.0, np.zeros((0, 3)), 1)
+    none = ChannelRows.from_series(
+        np.zeros(0, int), np.zeros(0), 0.0, np.zeros((0, 3)), 1
+    )
     exact = posterior(one, none, times - 5.0, inputs).covariance
     exact[3:, 3:] += 2.0
     np.testing.assert_allclose(paths @ paths.T, exact, rtol=1e-8, atol=1e-10)

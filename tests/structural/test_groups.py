@@ -125,7 +125,9 @@ def test_kinds_tell_zeros_and_what_is_below() -> None:
     each = [[1.0] * 20, [0.0] + [1.0] * 19, [0.0] * 10 + [1.0] * 10, [-1.0, 0.0], []]
     series = np.repeat(np.arange(5), [len(values) for values in each])
     times, values = np.arange(len(series)) * 1.0, np.concatenate(each)
-    table = ChannelRows.of(series, times, values, np.zeros((len(series), 1)), 5)
+    table = ChannelRows.from_series(
+        series, times, values, np.zeros((len(series), 1)), 5
+    )
     found = kinds_of(table)
     assert found.tolist() == [ABOVE, SOME_ZEROS, ZEROS, BELOW, -1]
     assert nearest([ZEROS, ABOVE], found).tolist() == [0, 2, 2, 2, 2]

@@ -12,7 +12,7 @@ from sklode.structural.filter import backward as kalman_back
 from sklode.structural.filter import forward as kalman
 from sklode.structural.filter.outliers import CLEAR
 from sklode.structural.filter.system import THRESHOLD, FilterPass, States
-from sklode.structural.filtered_column import NO_SHOCKS
+from sklode.structural.filtered_column import NO_SHOCKS, NO_STATES
 from sklode.structural.rows import ChannelRows
 from tests.structural.processes import (
     SPAN,
@@ -25,7 +25,7 @@ from tests.structural.processes import (
 ONE = candidate(Form((5.0, 11.0), effects=((0,),)), noise=0.4)
 ONE = with_threshold(ONE, THRESHOLD)
 SPACE = ONE.model.space(SPAN)
-NOISE = SPACE.rates[5]
+NOISE = SPACE.noise
 
 
 def filtered(
@@ -42,11 +42,12 @@ def filtered(
 
 def smoothed(table: ChannelRows, found: FilterPass) -> tuple[Any, Any]:
     more, less = kalman_back.smooth_rows(
-        ONE.model.system(SPACE, table),
+        SPACE.system(ONE.model.schedule(table)),
         v_F=found.v_F[:, None],
         inverse_F=found.inverse_F,
         gains=found.gains,
         shocks=NO_SHOCKS,
+        shocked=NO_STATES,
     )
     return found.signal + more[..., 0], found.variance - less
 
@@ -91,15 +92,13 @@ def test_the_states_after_each_row_are_those_of_a_filter_that_stops_there(
     [[], [1, 2, 3, 7], [1, 2, 3, 1 / 7, 2 / 7, 5 / 7, 0.3], [2, 1, 1]],
     ids=str,
 )
-def test_the_design_has_the_waves_on_the_clock_and_x(numbers: list[float]) -> None:
-    clock, columns = np.linspace(-9, 400, 23), np.arange(46.0).reshape(23, 2)
+def test_waves_turn_with_the_clock(numbers: list[float]) -> None:
+    clock = np.linspace(-9, 400, 23)
     frequencies = 2 * np.pi * np.array(numbers, dtype=float) / 5
-    design = kalman.design_rows(clock, columns, frequencies)
-    turned = clock[:, None] * frequencies
-    waves = np.stack([np.cos(turned), np.sin(turned)], axis=2).reshape(23, -1)
-    trend = np.tile([1.0, 0.0, 0.0, 1.0], (23, 1))
-    expected = np.hstack([trend, waves, columns])
-    np.testing.assert_allclose(design, expected, atol=1e-12)
+    found = kalman.turned(clock, frequencies)
+    angles = clock[:, None] * frequencies
+    expected = np.stack([np.cos(angles), np.sin(angles)], axis=2).reshape(23, -1)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @each_shape
@@ -109,7 +108,7 @@ def test_the_filter_of_columns_makes_of_y_what_the_filter_made(shape: str) -> No
     gains = np.ascontiguousarray(found.gains[:, 0])
     columns = np.column_stack([table.values, -2 * table.values])
     both = kalman.filter_columns(
-        ONE.model.system(SPACE, table),
+        SPACE.system(ONE.model.schedule(table)),
         inverse_F=found.inverse_F,
         gains=gains,
         values=columns,

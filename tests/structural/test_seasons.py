@@ -11,7 +11,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
-from sklode.structural.search.periods import clock_periods, peaks
+from sklode.structural.search.periods import calendar_periods, peaks
 from tests.series import uneven_ticks, waves
 
 YEAR = 365.2425
@@ -22,7 +22,7 @@ def clock(index: pd.Index) -> list[float]:
     rows = Observations.from_frame(waves(index).to_frame())
     gaps = np.diff(rows.ticks)
     unit = float(np.median(gaps))
-    return clock_periods(rows, unit, float(rows.ticks[-1] - rows.ticks[0]))
+    return calendar_periods(rows, unit, float(rows.ticks[-1] - rows.ticks[0]))
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ STEPS: dict[str, Any] = {
             factor=np.array([0.5, 0.8, 1.0]),
         )
     ],
-    "inflated": lambda link: [Inflated(np.array([1.0, 1.5, 2.5]))],
+    "inflated": lambda link: [Inflated(lambda: np.array([1.0, 1.5, 2.5]))],
     "unknown X": lambda link: [
         UncertainX(np.random.default_rng(1).normal(0.3, 0.4, (2, N, 3)))
     ],
@@ -158,6 +158,6 @@ def test_components_may_have_links_of_their_own() -> None:
 
 def test_forecasts_are_the_same_however_wide_errors_were() -> None:
     of = mixture(LOGARITHM)
-    wide = Prediction(of, [Inflated(np.full(3, 3.0)), WithinMoves(limits(1e4))])
+    wide = Prediction(of, [Inflated(lambda: np.full(3, 3.0)), WithinMoves(limits(1e4))])
     np.testing.assert_array_equal(wide.points(), of.points())
     assert (wide.distribution().variance() > of.variance()).all()

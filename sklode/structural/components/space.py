@@ -3,48 +3,47 @@
 Hyperparameters are logarithms, in units of a series' spread and span or, for memories,
 of time. Their priors are normal and wide: they matter for short series.
 
-Tested in tests/structural/test_exactness.py.
+A new component is a file beside this one, with an entry in `COMPONENTS` and, for its
+hyperparameters, in `BASE`. Tested in tests/structural/test_components.py.
 """
 
 from __future__ import annotations
 
 import functools
-import math
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.structural.components import deviation, harmonics, noise, trend
+from sklode.structural.components.block import Block, BlockSlopes, Component
+from sklode.structural.components.deviation import Deviation, SmoothDeviation
+from sklode.structural.components.harmonics import Season
+from sklode.structural.components.regression import Regression
+from sklode.structural.components.trend import Trend
+from sklode.structural.filter.system import LossSlopes, Schedule, System, Transition
 
-# medians are of usual series in units of their spread; a width of 1.5 is a factor of
-# 4.5 either way
-BASE = {
-    "slope": (0.2, 1.0, 1.0),  # standard deviation of a line's rise over the span
-    "random walk": (0.5, 1.5, 0.5),  # of its rise over the span
-    "velocity": (0.5, 1.5, 0.3),  # of its rise, were it constant over the span
-    "velocity memory": (8.0, 1.0, 8.0),
-    "OU": (0.2, 1.0, 0.3),  # of an Ornstein-Uhlenbeck process
-    "OU memory": (4.0, 1.0, 5.0),
-    "noise": (0.2, 1.0, 0.3),  # of the observations
-    "constant": (1.0, 1.0, 1.0),  # of the series' levels at their first rows
-}
-"""Hyperparameters of every form: median, width of its prior, start of the search."""
+_PRIORS = trend.PRIORS | deviation.PRIORS | noise.PRIORS
+_ORDER = (
+    *("slope", "random walk", "velocity", "velocity memory"),
+    *("OU", "OU memory", "noise", "constant"),
+)
+BASE = {name: _PRIORS[name] for name in _ORDER}
+"""Hyperparameters of every form: median, width of its prior, start of the search.
+
+Files hold them in this order; seasons' follow, each one's size and memory.
+"""
 
 PLACE = {name: k for k, name in enumerate(BASE)}
-"""Where each of them stands among a form's logarithms; seasons' follow, in pairs."""
-SIZES_OF_SEASONS = slice(len(BASE), None, 2)
-MEMORIES_OF_SEASONS = slice(len(BASE) + 1, None, 2)
+"""Where each of them stands among a form's hyperparameters."""
 
-# of a form whose velocity moves the OU process: what it adds there, and its memory. Of
-# six settings that were compared on the developers' windows all lay within 2 %
-_RETURNING = {"velocity": (0.3, 1.5, 0.3), "velocity memory": (2.0, 1.0, 2.0)}
-# the same of a season's size, and of how many periods it is remembered
-_SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 100.0)
+LEVEL, SLOPE = 0, 1
+"""States that steps and turns of the trend move."""
+
 # of a lone series, of whose first level nothing else tells: in units of the spread, and
 # so a prior that is all but flat (Durbin and Koopman 2012, chapter 5)
 VAGUE = 10.0
-# standard deviation, in units of the spread: without noise F may be zero
-LEAST_NOISE = 1e-3
 
 
 class Form(NamedTuple):
@@ -58,7 +57,7 @@ class Form(NamedTuple):
     gap: float = 1.0
     """Usual one of the channel's own rows, in units of time: priors count by it."""
     returning: bool = False
-    """Whether the velocity moves the OU process, not the trend: what wanders smoothly
+    """Whether the velocity moves the deviation, not the trend: what wanders smoothly
     comes back."""
 
     @property
@@ -66,49 +65,166 @@ class Form(NamedTuple):
         """Columns of X that all effects read, in the order of their states."""
         return [column for effect in self.effects for column in effect]
 
+    @property
+    def memories(self) -> Numbers:
+        """Where seasons' memories stand among hyperparameters; sizes are before."""
+        return len(BASE) + 1 + 2 * np.arange(len(self.periods))
+
+
+def _trend(form: Form, most: int) -> list[Component]:
+    return [Trend(has_velocity=not form.returning)]
+
+
+def _deviation(form: Form, most: int) -> list[Component]:
+    return [SmoothDeviation() if form.returning else Deviation()]
+
+
+def _seasons(form: Form, most: int) -> list[Component]:
+    return [Season(period, form.gap, most) for period in form.periods]
+
+
+def _regression(form: Form, most: int) -> list[Component]:
+    return [Regression(len(form.columns))] if form.effects else []
+
+
+COMPONENTS: list[Callable[[Form, int], Iterable[Component]]] = [
+    _trend,
+    _deviation,
+    _seasons,
+    _regression,
+]
+"""What forms are made of, in the order of states; of harmonics the most are given."""
+
+
+class _Layout(NamedTuple):
+    """Where components stand among states, links, pairs and hyperparameters."""
+
+    components: list[Component]
+    states: list[slice]
+    links_of: list[slice]
+    pairs_of: list[slice]
+    theta: list[Numbers]
+    links: Numbers
+    is_free: Flags
+    pairs: Numbers
+    parts: Array  # (part, state), see `StateSpace.parts`
+
+    @property
+    def n_states(self) -> int:
+        """Number of all states."""
+        return int(self.parts.shape[1])
+
+    def block(self, k: int, of: Transition | LossSlopes) -> Block:
+        """Return what a component has of arrays by gap."""
+        states, links, pairs = self.states[k], self.links_of[k], self.pairs_of[k]
+        return Block(
+            decay=of.decay[:, states],
+            moves=of.moves[:, links],
+            added=of.added[:, states],
+            both=of.both[:, pairs],
+        )
+
+    def design(self, clock: Array, columns: Array) -> Array:
+        """Return how states add up to observations, (row, state).
+
+        ``clock`` (row,) are times on the local clock, which seasons follow; ``columns``
+        (row, column) are those of effects.
+        """
+        found = np.zeros((len(clock), self.n_states))
+        for component, own in zip(self.components, self.states, strict=True):
+            component.design(clock, columns, found[:, own])
+        return found
+
 
 class StateSpace(NamedTuple):
-    """What `filter.forward` runs; ``start`` is the covariance at a first row."""
+    """A form with hyperparameters; ``start`` is the covariance at a first row."""
 
-    rates: Array  # (7,), see `filter.forward.RATES`
-    waves: Array  # (harmonic, 3)
+    layout: _Layout
+    sizes: Array  # (hyperparameter,), no logarithms
+    span: float
     start: Array  # (state, state)
-    season: Numbers  # (harmonic,)
-    effect: Numbers  # (column,)
+    noise: float  # variance of the observations' noise
+
+    @property
+    def mixed(self) -> Numbers:
+        """States whose noises have a covariance with that of another."""
+        # those that are moved first: see `forward.simulate_rows`
+        pairs = self.layout.pairs
+        return np.array([*dict.fromkeys([*pairs[:, 0], *pairs[:, 1]])], np.int64)
 
     @property
     def whole(self) -> Array:
         """The lone part that adds up all states, (1, state)."""
-        return np.ones((1, len(self.start)))
-
-    @property
-    def deviation_and_all(self) -> Array:
-        """The parts of the OU process, and of all states, (2, state)."""
-        return self.parts[[1, -1]]
+        return self.parts[-1:]
 
     @property
     def parts(self) -> Array:
-        """States of trend, OU, each season, effect, and all, (part, state)."""
-        # the states after the first four, in order, say which season (two a harmonic)
-        # or, numbered on, which effect they are of
-        n_seasons = len(set(self.season.tolist()))
-        seasons = np.repeat(self.season, 2)
-        owners = np.append(seasons, n_seasons + self.effect).astype(np.int64)
-        n_owners = 1 + max(owners, default=-1)
-        parts = np.zeros((2 + n_owners + 1, len(self.start)))
-        parts[0, 0] = parts[1, 3] = 1
-        parts[2 + owners, 4 + np.arange(len(owners))] = 1
-        parts[-1] = 1
-        return parts
+        """States of trend, deviation, each season, effect, and all, (part, state)."""
+        return self.layout.parts.copy()
+
+    @property
+    def deviation_and_all(self) -> Array:
+        """The parts of the deviation, and of all states, (2, state)."""
+        return self.parts[[1, -1]]
+
+    @property
+    def deviation(self) -> float:
+        """The deviation's variance in the long run."""
+        own = self.layout.states[1]
+        return float(self.start[own.stop - 1, own.stop - 1])
+
+    def transition(self, gaps: Array) -> Transition:
+        """Return T and Q of gaps."""
+        layout, n, n_states = self.layout, len(gaps), len(self.start)
+        found = Transition(
+            decay=np.ones((n, n_states)),
+            moves=np.zeros((n, len(layout.links))),
+            added=np.zeros((n, n_states)),
+            both=np.zeros((n, len(layout.pairs))),
+            links=layout.links,
+            is_free=layout.is_free,
+            pairs=layout.pairs,
+        )
+        for k, component in enumerate(layout.components):
+            sizes = self.sizes[layout.theta[k]]
+            component.transition(sizes, self.span, gaps, layout.block(k, found))
+        return found
+
+    def system(self, rows: Schedule) -> System:
+        """Return what the filter reads of rows."""
+        return System(
+            bounds=rows.bounds,
+            design=rows.design,
+            noise=self.noise + rows.errors,
+            gap=rows.gap,
+            transition=self.transition(rows.gaps),
+            level=LEVEL,
+        )
+
+    def slopes(self, gaps: Array, transition: Transition, of: LossSlopes) -> Array:
+        """Return the loss's slopes in logarithms of hyperparameters."""
+        layout, found = self.layout, np.zeros(len(self.sizes))
+        for k, component in enumerate(layout.components):
+            own, theta = layout.states[k], layout.theta[k]
+            found[theta] += component.slopes(
+                self.sizes[theta],
+                self.span,
+                gaps,
+                block=layout.block(k, transition),
+                of=BlockSlopes(layout.block(k, of), start=of.start[own, own]),
+            )
+        k = PLACE["noise"]
+        found[k] = noise.slope(self.sizes[k], of.noise)
+        return found
 
 
 def priors(form: Form) -> tuple[Array, Array, Array]:
     """Return medians, deviations and starting values of all logarithms."""
-    base = BASE | _RETURNING if form.returning else BASE
+    base = BASE | deviation.PRIORS_OF_VELOCITY if form.returning else BASE
     rows = [*base.values()]
     for period in form.periods:
-        kept, width, start = _PERIODS_KEPT
-        rows += [_SEASON, (kept * period, width, start * period)]
+        kept, width, start = harmonics.PERIODS_KEPT
+        rows += [harmonics.SIZE, (kept * period, width, start * period)]
     medians, widths, starts = np.array(rows).T
     # memories are in usual gaps of the channel
     memories = [PLACE["velocity memory"], PLACE["OU memory"]]
@@ -118,95 +234,57 @@ def priors(form: Form) -> tuple[Array, Array, Array]:
 
 
 def state_space(
-    form: Form, logs: Array, span: float, harmonics: int, before: float = 0.0
+    form: Form, theta: Array, span: float, most: int, before: float = 0.0
 ) -> StateSpace:
-    """Return the state space, started so long ``before`` the first row.
-
-    The slope counts from the last stamp; walk and velocity began two spans before it.
-    """
+    """Return the state space, started so long ``before`` the first row."""
+    layout = layout_of(form, most)
     # numbers of numpy: hyperparameters far off overflow to infinity, which is refused,
     # where Python's own would raise
-    sizes = dict(zip(BASE, np.exp(logs[: len(BASE)]), strict=True))
-    walk, rise, noise = sizes["random walk"], sizes["velocity"], sizes["noise"]
-    # a rise over the span is a velocity times the span, a walk's variance is in
-    # proportion to time; what moves the OU process counts by what it makes of it
-    velocity, smooth = (rise / span) ** 2, 0.0
-    if form.returning:
-        velocity, smooth = 0.0, rise * rise
-    rates = [
-        walk * walk / span,
-        velocity,
-        sizes["velocity memory"],
-        sizes["OU"] ** 2,
-        sizes["OU memory"],
-        noise * noise + LEAST_NOISE**2,
-        smooth,
-    ]
-    frequency, share, season = _harmonics(form, harmonics)
-    size = np.exp(logs[SIZES_OF_SEASONS])
-    kept = np.exp(logs[MEMORIES_OF_SEASONS])
-    variances = size[season] ** 2 * share
-    n_columns = np.array([len(c) for c in form.effects], np.int64)
-    effect = np.repeat(np.arange(len(n_columns), dtype=np.int64), n_columns)
-    # a harmonic begins as it is in the long run; X is so scaled that its coefficients
-    # are of size one
-    others = np.append(np.repeat(variances, 2), np.ones(len(effect)))
-    start = np.zeros((4 + len(others), 4 + len(others)))
-    start[:4, :4] = _start(sizes, rates, span, before)
-    np.fill_diagonal(start[4:, 4:], others)
-    return StateSpace(
-        rates=np.array(rates),
-        waves=np.column_stack([frequency, kept[season], variances]),
-        start=start,
-        season=season,
-        effect=effect,
-    )
-
-
-def _start(
-    sizes: dict[str, float], rates: list[float], span: float, before: float
-) -> Array:
-    """Return the covariance of trend, slope, velocity and OU process, (4, 4)."""
-    slope, constant = sizes["slope"], sizes["constant"]
-    walk, velocity, memory, ou, ou_memory, _, smooth = rates
-    # two spans before the last stamp is one before the first row, if ``before`` is 0
-    passed = max(span - before, 0.0)
-    x, back = passed / memory, (span + before) / span
-    left = math.exp(-x)
-    start = np.zeros((4, 4))
-    # an OU process of variance v and memory m, integrated over a time m x, has the
-    # variance v m^2 (2 x + 2 exp(-x) - 2) and the covariance v m (1 - exp(-x)) with its
-    # last value: integrals of v exp(-|s - t| / m)
-    risen = velocity * memory**2 * (2 * x + 2 * left - 2)
-    # a slope s is a line through zero at the last stamp, ``back`` spans ahead: the
-    # trend is -back span s there
-    start[0, 0] = constant**2 + (slope * back) ** 2 + walk * passed + risen
-    start[0, 1] = start[1, 0] = -back * slope**2 / span
-    start[1, 1] = (slope / span) ** 2
-    start[0, 2] = start[2, 0] = velocity * memory * (1 - left)
-    # in the long run x' = v - b x of a process x of variance one, with rates a and b,
-    # has the variance a b, and no covariance with x: v has b (a + b), and b with x
-    a, b = 1 / memory, 1 / ou_memory
-    start[2, 2] = velocity + smooth / ou_memory * (a + b)
-    start[2, 3] = start[3, 2] = smooth / ou_memory
-    start[3, 3] = ou + smooth
-    return start
+    sizes = np.exp(theta)
+    n_states = layout.parts.shape[1]
+    start = np.zeros((n_states, n_states))
+    each = zip(layout.components, layout.states, layout.theta, strict=True)
+    for component, own, places in each:
+        start[own, own] = component.start(sizes[places], span, before)
+    variance = noise.variance(sizes[PLACE["noise"]])
+    return StateSpace(layout, sizes, span=span, start=start, noise=variance)
 
 
 @functools.cache
-def _harmonics(form: Form, most: int) -> tuple[Array, Array, Numbers]:
-    """Return each one's angular frequency, share and season."""
-    # an empty array first: without a season there is nothing else to join
-    frequencies: list[Array] = [np.zeros(0)]
-    shares: list[Array] = [np.zeros(0)]
-    counts: list[int] = []
-    for period in form.periods:
-        # stamps show no shorter wave than two of their gaps (Nyquist), but for rounding
-        most_shown = max(1, int(period / (2 * form.gap) + 0.25))
-        number = np.arange(1, min(most_shown, most) + 1)
-        frequencies.append(2 * math.pi * number / period)
-        # of the season's variance: the faster a wave, the less
-        shares.append(1 / number / (1 / number).sum())
-        counts.append(len(number))
-    season = np.repeat(np.arange(len(counts)), np.array(counts, np.int64))
-    return np.concatenate(frequencies), np.concatenate(shares), season
+def layout_of(form: Form, most: int) -> _Layout:
+    """Return a form's components, and where each one's states and so on stand."""
+    components = [one for made in COMPONENTS for one in made(form, most)]
+    states, links_of, pairs_of, theta = [], [], [], []
+    links: list[tuple[int, int, bool]] = []
+    pairs: list[tuple[int, int]] = []
+    season, n = len(BASE), 0
+    for component in components:
+        states.append(slice(n, n + component.n_states))
+        links_of.append(slice(len(links), len(links) + len(component.links)))
+        pairs_of.append(slice(len(pairs), len(pairs) + len(component.pairs)))
+        links += [(n + i, n + j, is_free) for i, j, is_free in component.links]
+        pairs += [(n + i, n + j) for i, j in component.pairs]
+        if isinstance(component, Season):
+            own, season = [season, season + 1], season + 2
+        else:
+            own = [[*BASE].index(name) for name in component.names]
+        theta.append(np.array(own, np.int64))
+        n += component.n_states
+    of_effects = [np.full(len(e), k) for k, e in enumerate(form.effects)]
+    part = np.concatenate(
+        [np.full(own.stop - own.start, k) for k, own in enumerate(states)]
+    )
+    if of_effects:
+        part[states[-1]] = len(states) - 1 + np.concatenate(of_effects)
+    parts = np.vstack([np.eye(int(part.max()) + 1)[:, part], np.ones(n)])
+    return _Layout(
+        components=components,
+        states=states,
+        links_of=links_of,
+        pairs_of=pairs_of,
+        theta=theta,
+        links=np.array([link[:2] for link in links], np.int64).reshape(-1, 2),
+        is_free=np.array([link[2] for link in links], np.bool_),
+        pairs=np.array(pairs, np.int64).reshape(-1, 2),
+        parts=parts,
+    )

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklode.data.arrays import Array, Numbers
-from sklode.data.ticks import rows_before
+from sklode.data.arrays import Array
+from sklode.structural.effects.lags import N_DELAYS, earlier
 from sklode.structural.rows import ChannelRows, last_rows
-
-N_DELAYS = 64
-"""So many are asked about, half a usual gap of the earlier channel apart."""
 
 MOST_CHANNELS = 8
 """Of so many columns each pair is looked at; of more none."""
@@ -25,38 +22,6 @@ _N_BINS = 12
 _LEAST_SHARE = 0.1  # of the squares must be explained
 _MOST_PEAKS = 2  # delays of a pair that are judged
 _ONE_WAY = 2.0  # times as much as the other way round must be explained
-
-
-def earlier(
-    bounds: Numbers,
-    times: Array,
-    column: Array,
-    series: Numbers,
-    asked: Array,
-) -> Array:
-    """Return a column (row,) at times of series; NaN of series without a value.
-
-    It is linear between values, and before the first and after the last as they are.
-    """
-    known = ~np.isnan(column)
-    # where series begin among the values that are known
-    bounds = np.append(0, np.cumsum(known))[bounds]
-    times, values = times[known], column[known]
-    if not len(values):
-        return np.full(len(asked), np.nan)
-    first, last = bounds[series], bounds[series + 1] - 1
-    is_known = last >= first
-    # of no values any place will do: the answer is NaN
-    first, last = np.where(is_known, (first, last), 0)
-    place = rows_before(bounds, times, series, asked)
-    # before the first value and after the last one both are the same
-    low, high = np.clip(place, first, last), np.clip(place + 1, first, last)
-    gap = times[high] - times[low]
-    is_between = gap > 0
-    share = (asked - times[low]) / np.where(is_between, gap, 1.0)
-    share = np.where(is_between, share, 0.0)
-    found: Array = values[low] + share * (values[high] - values[low])
-    return np.where(is_known, found, np.nan)
 
 
 def likely_delays(

@@ -6,26 +6,20 @@ ridge regression, and stays out where it is not proved.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.structural.candidates import Candidate, heaviest_of_each
-from sklode.structural.coupling.proof import (
-    BLOCKS,
-    clipped,
-    held_out,
-    is_beyond_chance,
-    ridge,
-)
+from sklode.structural.candidates import Candidate
+from sklode.structural.coupling.proof import BLOCKS, clipped, prove
 from sklode.structural.filter.system import States
+from sklode.structural.filtered_column import MEMORIES, FilteredColumn
+from sklode.structural.predictive.steps import Conditioned
 from sklode.structural.rows import ChannelRows, last_rows
-from sklode.structural.search.groups import weights_of
 
-# how long innovations last, in usual gaps; the first: the last row alone
-MEMORIES = 1e-6, 2.0, 10.0
-_MOST_CHANNELS = 8
+_MOST_COLUMNS = 8
 _MOST_ROWS, _LEAST_ROWS = 3000, 100  # last ones, that it is found on
 _BURNT = 30  # first rows of a lone series: its states are still vague
 _NEAR = 7  # rows, whose mean residual the regression is of
@@ -33,42 +27,35 @@ _NEAR = 7  # rows, whose mean residual the regression is of
 _LEADS = np.array([*range(_NEAR), 8, 10, 12, 15, 19, 24, 29])
 # rows later than so many usual gaps, each, do not count
 _REACH = 2.0
-_PENALTIES = 10.0 ** np.arange(1, 5.5, 0.5)  # of unit features
 # rates that are tried, by usual gap
 _FADING = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0
 
 
-class CrossChannel(NamedTuple):
+class NextRows(NamedTuple):
     """What is added to forecasts, in states' units of heaviest candidates."""
 
-    weights: Array  # (channel, memory, of channel), of innovations; zero: none
-    fading: Array  # (of channel,): rate at which a shift fades
+    weights: Array  # (column, memory, of column), of innovations; zero: none
+    fading: Array  # (of column,): rate at which a shift fades
 
     @classmethod
-    def none(cls, n_channels: int) -> CrossChannel:
+    def none(cls, n_columns: int) -> NextRows:
         """Return what adds nothing."""
-        shape = n_channels, len(MEMORIES), n_channels
-        return cls(np.zeros(shape), np.zeros(n_channels))
+        shape = n_columns, len(MEMORIES), n_columns
+        return cls(np.zeros(shape), np.zeros(n_columns))
 
     @classmethod
-    def fit(
-        cls,
-        channels: list[list[Candidate]],
-        spans: list[float],
-        tables: list[ChannelRows],
-    ) -> CrossChannel:
-        """Find what all innovations tell about each channel's forecasts."""
-        n = len(tables)
-        if not 2 <= n <= _MOST_CHANNELS:
+    def fit(cls, columns: Sequence[FilteredColumn]) -> NextRows:
+        """Find what all innovations tell about each column's forecasts."""
+        n = len(columns)
+        if not 2 <= n <= _MOST_COLUMNS:
             return cls.none(n)
+        tables = [column.table for column in columns]
         tables = last_rows(tables, _MOST_ROWS)
         stamps = _Stamps.of(tables)
         if len(stamps.times) < _LEAST_ROWS:
             return cls.none(n)
-        ahead = [
-            _look_ahead(heaviest_of_each(candidates), span, table)
-            for candidates, span, table in zip(channels, spans, tables, strict=True)
-        ]
+        pairs = zip(columns, tables, strict=True)
+        ahead = [_look_ahead(column, table) for column, table in pairs]
         sums = stamps.sums([looked.innovations for looked in ahead])
         features = sums.reshape(len(sums), -1)
         usable = np.full(len(sums), True)
@@ -91,14 +78,26 @@ class CrossChannel(NamedTuple):
             weights[:, :, k] = told.reshape(n, -1)
         return cls(weights, fading)
 
-    def shift(self, channel: int, sums: Array, ahead: Array) -> Array:
-        """Return what ``sums``, (query, channel, memory), add past the end."""
-        told = np.einsum("qcm,cm->q", sums, self.weights[:, :, channel])
+    def conditioned(
+        self, columns: Sequence[FilteredColumn], k: int, queries: ChannelRows
+    ) -> Conditioned | None:
+        """Return how last innovations move column ``k`` past all ends; None: not."""
+        if not self.weights[:, :, k].any():
+            return None
+        # next rows come after the last row of any column
+        ends = np.max([column.table.ends for column in columns], axis=0)
+        ends, series = np.maximum(ends, 0.0), queries.series
+        sums = np.stack([column.sums_at(ends) for column in columns], axis=1)
+        told = np.einsum("qcm,cm->q", sums[series], self.weights[:, :, k])
+        ahead = queries.times - ends[series]
         # it is the mean of the first rows ahead, which do not fade
         past = np.maximum(ahead - _NEAR, 0.0)
-        left = np.exp(-self.fading[channel] * past)
-        shift: Array = np.where(ahead > 0, told * left, 0.0)
-        return shift
+        shift = np.where(ahead > 0, told * np.exp(-self.fading[k] * past), 0.0)
+        # it moves what a column expects, and narrows nothing
+        nothing = np.zeros_like(shift)
+        return columns[k].conditioned(
+            queries, shift, middle=nothing, factor=np.ones_like(shift)
+        )
 
 
 class _Stamps(NamedTuple):
@@ -149,18 +148,16 @@ class _Ahead(NamedTuple):
     gaps: Array  # (row, lead), times from the row to those ahead
 
 
-def _look_ahead(groups: list[Candidate], span: float, table: ChannelRows) -> _Ahead:
-    """Look ahead from each row; each series by its group's candidate."""
+def _look_ahead(column: FilteredColumn, table: ChannelRows) -> _Ahead:
+    """Look ahead from each row; each series by its heaviest candidate."""
     n = len(table.times)
-    weights = weights_of(groups, table)
     innovations = np.empty(n)
     residuals, gaps = np.empty((2, n, len(_LEADS)))
-    for k, candidate in enumerate(groups):
-        mine = (weights[k] > 0)[table.series]
-        if mine.any():
-            found = _look_ahead_by(candidate, span, table.where(mine))
-            innovations[mine] = found.innovations
-            residuals[mine], gaps[mine] = found.residuals, found.gaps
+    for k, mine in column.by_heaviest(table):
+        candidate, own = column.usual[k], table.where(mine)
+        found = _look_ahead_by(candidate, column.span, own)
+        innovations[mine] = found.innovations
+        residuals[mine], gaps[mine] = found.residuals, found.gaps
     return _Ahead(innovations, residuals, gaps)
 
 
@@ -228,33 +225,20 @@ def _regressed(
         return nothing
     features, residuals, gaps = features[usable], residuals[usable], gaps[usable]
     goal = clipped(np.nanmean(residuals[:, :_NEAR], axis=1))
-    scale = features.std(0)
-    scale[scale == 0] = 1.0
-    features = features / scale
-    blocks = _blocks(len(goal))
-    shift, best = held_out(features, goal, _PENALTIES, blocks)
-    alone, _ = held_out(features[:, is_own], goal, _PENALTIES, blocks)
-    # better than nothing, and than the channel's own innovations alone
-    for before in (np.zeros_like(goal), alone):
-        gains = (goal - before) ** 2 - (goal - shift) ** 2
-        by_block = [block.mean() for block in np.array_split(gains, BLOCKS)]
-        if not is_beyond_chance(np.array(by_block)):
-            return nothing
-    weights = ridge(features, goal, _PENALTIES)[best] / scale
-    return weights, _fading(shift, residuals, gaps)
+    blocks, others = _blocks(len(goal))
+    found = prove(features, goal, blocks=blocks, others=others, own=is_own)
+    if found is None:
+        return nothing
+    return found.weights, _fading(found.expected, residuals, gaps)
 
 
-def _blocks(n: int) -> list[tuple[Flags, Flags]]:
+def _blocks(n: int) -> tuple[list[Flags], list[Flags]]:
     """Return each block's rows, and those that share no residual with them."""
     rows = np.arange(n)
-    parts = [(part[0], part[-1]) for part in np.array_split(rows, BLOCKS)]
-    return [
-        (
-            (rows >= first) & (rows <= last),
-            (rows < first - _NEAR) | (rows > last + _NEAR),
-        )
-        for first, last in parts
-    ]
+    ends = [(part[0], part[-1]) for part in np.array_split(rows, BLOCKS)]
+    blocks = [(rows >= first) & (rows <= last) for first, last in ends]
+    others = [(rows < first - _NEAR) | (rows > last + _NEAR) for first, last in ends]
+    return blocks, others
 
 
 def _fading(shift: Array, residuals: Array, gaps: Array) -> float:

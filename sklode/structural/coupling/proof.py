@@ -1,15 +1,15 @@
-"""Ridge regression by blocks of time: what a channel is told by others.
+"""The proof of what other columns tell: ridge regression by blocks of time.
 
-Penalties are chosen, and what is told is judged, by blocks that the others tell:
-cross-validation.
-
-Tested in tests/structural/test_cross_channel.py and test_concurrent.py.
+The penalty is chosen, and what is told is judged, by blocks that the others tell:
+cross-validation. Tested in tests/structural/test_cross_channel.py and
+test_concurrent.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -19,6 +19,8 @@ from sklode.structural.scaling import usual_deviation
 
 BLOCKS = 5
 _CONFIDENCE = 0.95  # that a gain is no chance, by convention
+_PENALTIES = 10.0 ** np.arange(-1, 5.5, 0.5)  # of unit features
+_LEAST_SCALE = 1e-6  # of features, in deviations of the goal
 _CLIPPED = 4.0  # residuals beyond so many deviations count as these
 
 
@@ -31,29 +33,62 @@ def clipped(values: Array) -> Array:
     return clipped
 
 
-def ridge(features: Array, goal: Array, penalties: Array) -> Array:
+class Proof(NamedTuple):
+    """What features tell of a goal, beyond chance."""
+
+    weights: Array  # (feature,)
+    expected: Array  # (row,), by the blocks that a row is none of
+
+
+def prove(
+    features: Array,
+    goal: Array,
+    blocks: Sequence[Flags],
+    others: Sequence[Flags],
+    own: Flags | None = None,
+) -> Proof | None:
+    """Return what features (row, feature) tell of a goal (row,); None: nothing.
+
+    Rows of one of the ``blocks`` are told by the ``others`` of its number. Features
+    must tell more than nothing, and than the column's ``own`` alone: these may show
+    that its model does not fit, which is no news of others.
+    """
+    scale = np.sqrt((features**2).mean(0))
+    used = scale > _LEAST_SCALE
+    if not used.any():
+        return None
+    features = features[:, used] / scale[used]
+    expected, penalty = _held_out(features, goal, blocks, others)
+    rivals = [np.zeros_like(goal)]
+    if own is not None:
+        rivals.append(_held_out(features[:, own[used]], goal, blocks, others)[0])
+    for rival in rivals:
+        gains = (goal - rival) ** 2 - (goal - expected) ** 2
+        by_block = np.array([gains[block].mean() for block in blocks if block.any()])
+        if not is_beyond_chance(by_block):
+            return None
+    weights = np.zeros(len(used))
+    weights[used] = _ridge(features, goal)[penalty] / scale[used]
+    return Proof(weights, expected)
+
+
+def _ridge(features: Array, goal: Array) -> Array:
     """Return weights by penalty, (penalty, feature)."""
     # (F' F + penalty)^-1 F' y: all penalties share the products
     normal = features.T @ features
-    each = normal + penalties[:, None, None] * np.eye(len(normal))
+    each = normal + _PENALTIES[:, None, None] * np.eye(len(normal))
     moments = (features.T @ goal)[:, None]
     found: Array = np.linalg.solve(each, moments)[..., 0]
     return found
 
 
-def held_out(
-    features: Array,
-    goal: Array,
-    penalties: Array,
-    blocks: Iterable[tuple[Flags, Flags]],
+def _held_out(
+    features: Array, goal: Array, blocks: Sequence[Flags], others: Sequence[Flags]
 ) -> tuple[Array, int]:
-    """Return what each block is told by others, and the number of the best penalty.
-
-    ``blocks`` are pairs of rows: those of one, and those that tell it.
-    """
-    found = np.zeros((len(penalties), len(goal)))
-    for mine, others in blocks:
-        weights = ridge(features[others], goal[others], penalties)
+    """Return what each block is told by others, and the number of the best penalty."""
+    found = np.zeros((len(_PENALTIES), len(goal)))
+    for mine, rest in zip(blocks, others, strict=True):
+        weights = _ridge(features[rest], goal[rest])
         found[:, mine] = weights @ features[mine].T
     best = int(np.argmin(((goal - found) ** 2).sum(1)))
     return found[best], best

@@ -13,17 +13,22 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.structural.effects.effect import (
-    ALWAYS,
-    HOLIDAYS,
+from sklode.structural.effects.basis import Basis, Constant, Levels, Line, Spline
+from sklode.structural.effects.effect import Effect, modulated
+from sklode.structural.effects.lags import (
     MEMORIES,
-    MONTH,
-    SHARE_OF_DAY,
-    WEEKDAY,
-    Effect,
+    NOW,
+    Delay,
+    Lag,
+    Memory,
+    Queries,
     Read,
-    along_the_day,
-    columns_of,
+)
+from sklode.structural.effects.modulation import (
+    CalendarFeatures,
+    Day,
+    Month,
+    NamedDays,
 )
 
 # of a curve, at quantiles of the column;
@@ -32,11 +37,11 @@ _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
-_MONTH_WAVES = 4, 12
+_HARMONICS_OF_MONTH = 4, 12
 # of a day's shape: those that rows of
 # an hour show, and of a quarter of one
-_WAVES = 12, 48
-_FEW_WAVES = 3  # of the day, along which a curve changes
+_HARMONICS = 12, 48
+_FEW_HARMONICS = 3  # of the day, along which a curve changes
 _MOST_KINDS = 3  # of days, beside the usual one
 # standard deviations, in spreads, of a day's shape: a factor of three
 # tells little more; of a named day; of what a category's level adds
@@ -44,11 +49,10 @@ _SIZES = 1.0, 0.3, 0.1
 _SIZES_OF_DAYS = 3.0, 1.0, 0.3
 _SIZES_OF_LEVELS = 2.0, 0.7, 0.25, 0.08
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
-# of a kind: two weeks of it suffice, as the proof by stretches decides;
+# of a kind: two weeks of it suffice, as the proof by folds decides;
 # that was chosen on the electricity load and a series of minutes
 _FEWEST_DAYS = 2
-_MOST_STRETCHES = 5  # of each series, see `effect_selection`
-_LINE: tuple[float, ...] = ()  # its knots, beside those of a curve
+_MOST_FOLDS = 5  # of each series, see `effect_selection`
 
 
 class Estimate(NamedTuple):
@@ -65,7 +69,7 @@ class Inputs(NamedTuple):
 
     read: Read
     n_controls: int  # columns of X
-    clock: Array  # (row, 6), see `Effect.along`
+    features: CalendarFeatures
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
     has_month: bool = False  # whether rows may show one
@@ -93,8 +97,8 @@ class Inputs(NamedTuple):
         # both are sorted, so that a row's place
         # among those kept is its number there
         new_rows = np.searchsorted(every, rows)
-        clock = self.clock[every]
-        return self._replace(read=read, clock=clock, rows=new_rows)
+        features = self.features.at(every)
+        return self._replace(read=read, features=features, rows=new_rows)
 
     def _series_of(self, rows: Numbers) -> Numbers:
         """Return the series of rows."""
@@ -102,15 +106,15 @@ class Inputs(NamedTuple):
 
     def columns(self, effects: Sequence[Effect]) -> Array:
         """Return the columns of effects at observed rows."""
-        found = columns_of(
-            effects,
+        queries = Queries(
             known=self.read,
             place=self.rows,
             seen=self.read,
             series=self._series_of(self.rows),
             times=self.read.times[self.rows],
         )
-        return along_the_day(effects, found, self.clock[self.rows])
+        found = [effect.lagged(queries) for effect in effects]
+        return modulated(effects, found, self.features.at(self.rows))
 
     def response(self, estimate: Estimate, lengths: Numbers) -> Array:
         """Return what effects add at the rows of series, (row,)."""
@@ -122,121 +126,115 @@ class Inputs(NamedTuple):
     def log_odds(self, effect: Effect) -> float:
         """Return what one takes off the log probability: of many columns, few act."""
         n_columns = 1
-        if effect.delay:
+        if effect.is_delayed:
             n_columns = len(self.delays)
-        elif effect.column >= 0:
+        elif effect.is_of_X:
             # a category is one column, not as many as it has levels
             n_columns = self.n_controls - sum(n - 1 for _, n in self.blocks)
         return effect.log_odds + math.log(n_columns)
 
-    def candidates(self, span: float) -> list[list[Effect]]:
+    def options(self, span: float) -> list[list[Effect]]:
         """Return, of each effect that there may be, the forms it may have.
 
         A constant column has none; others may act at once and late. Where rows show a
         day's shape and a week's days, each column may act along the day, and some days
         may have a shape of their own.
         """
-        late = MEMORIES[MEMORIES <= span / _SPANS].tolist()
-        n_waves = self._waves
+        late = [Memory(m) for m in MEMORIES[MEMORIES <= span / _SPANS].tolist()]
+        lags: list[Lag] = [NOW, *late]
+        harmonics = self._harmonics
         found: list[list[Effect]] = []
         in_blocks = {first + k for first, n in self.blocks for k in range(n)}
         for column in range(self.n_controls):
             if column not in in_blocks:
-                found += self._of_number(column, late, n_waves)
+                found += self._of_number(column, late, harmonics)
         found += self._of_calendar()
         for column, delays in self.delays:
-            found.append(self._of_delayed(column, delays))
+            values = self.read.columns[:, column]
+            curve = _spline(column, values[~np.isnan(values)], _KNOTS)
+            of_column = [
+                Effect(basis, Delay(delay))
+                for basis in (Line(column), curve)
+                for delay in delays.tolist()
+            ]
+            found.append(of_column)
         for first, n in self.blocks:
             of_category = [
-                Effect(first, memory=memory, size=size, levels=n)
+                Effect(Levels(first, n), lag, size=size)
                 for size in _SIZES_OF_LEVELS
-                for memory in [0.0, *late]
+                for lag in lags
             ]
             found.append(of_category)
-        if n_waves:
-            found += self._shapes_of_days(n_waves)
+        if harmonics:
+            found += self._shapes_of_days(harmonics)
         return found
 
     def _of_number(
-        self, column: int, late: list[float], n_waves: int
+        self, column: int, late: list[Memory], harmonics: int
     ) -> list[list[Effect]]:
         """Return the forms of effects of a column that is a number."""
         values = self.read.columns[self.rows, column]
         if not np.ptp(values) > 0:
-            shapes = []
-        elif len(np.unique(values)) < _FEWEST_VALUES:
-            shapes = [_LINE]
-        else:
-            shapes = [_LINE, _knots(values, _KNOTS)]
+            return []
+        bases = bases_of(column, values, _KNOTS)
         # a column may have two effects, of which the second is late
-        found = [
-            [
-                Effect(column, shape, memory=memory)
-                for shape in shapes
-                for memory in memories
-            ]
-            for memories in ([0.0, *late], late)
-        ]
-        if not (n_waves and shapes):
+        lags: list[list[Lag]] = [[NOW, *late], [*late]]
+        found = [[Effect(basis, lag) for basis in bases for lag in own] for own in lags]
+        if not harmonics:
             return found
-        # a curve takes more coefficients than a
-        # line, so it has fewer knots and waves
-        most_waves = _WAVES[0]
-        if len(shapes) > 1:
-            shapes = [_LINE, _knots(values, _FEW_KNOTS)]
-            most_waves = _FEW_WAVES
-        waves = min(n_waves, most_waves)
+        # a curve takes more coefficients than a line, so it has fewer knots and
+        # harmonics
+        most = _HARMONICS[0]
+        if len(bases) > 1:
+            bases, most = bases_of(column, values, _FEW_KNOTS), _FEW_HARMONICS
+        day = Day(harmonics=min(harmonics, most))
         along = [
-            Effect(column, shape, waves=waves, size=size)
-            for shape in shapes
+            Effect(basis, modulation=day, size=size)
+            for basis in bases
             for size in _SIZES
         ]
         return [*found, along]
-
-    def _of_delayed(self, column: int, delays: Array) -> list[Effect]:
-        """Return the forms of the effect of a column of y, after delays."""
-        values = self.read.columns[:, column]
-        shapes = [_LINE, _knots(values[~np.isnan(values)], _KNOTS)]
-        return [Effect(column, shape, delay=d) for shape in shapes for d in delays]
 
     def _of_calendar(self) -> list[list[Effect]]:
         """Return the forms of the month's and of named days' effects."""
         found = []
         if self.has_month:
             of_month = [
-                Effect(MONTH, waves=waves, size=size)
-                for waves in _MONTH_WAVES
+                Effect(Constant(), modulation=Month(harmonics), size=size)
+                for harmonics in _HARMONICS_OF_MONTH
                 for size in _SIZES
             ]
             found.append(of_month)
         if self.n_kinds:
             of_days = [
-                Effect(HOLIDAYS, size=size, kinds=self.n_kinds, sides=sides)
+                Effect(Constant(), modulation=NamedDays(self.n_kinds, sides), size=size)
                 for sides in (False, True)
                 for size in _SIZES_OF_DAYS
             ]
             found.append(of_days)
         return found
 
-    def _shapes_of_days(self, n_waves: int) -> list[list[Effect]]:
+    def _shapes_of_days(self, harmonics: int) -> list[list[Effect]]:
         """Return the forms of the shape of all days, and of those of some kinds."""
-        several = sorted({min(n_waves, most) for most in _WAVES})
-        of_all = [
-            [Effect(ALWAYS, waves=waves, size=size) for size in _SIZES]
-            for waves in several
-        ]
+        several = sorted({min(harmonics, most) for most in _HARMONICS})
+
+        def shapes(n: int, days: tuple[int, ...]) -> list[Effect]:
+            day = Day(days=days, harmonics=n, has_mean=True)
+            return [Effect(Constant(), modulation=day, size=size) for size in _SIZES]
+
+        of_all = [shapes(n, ()) for n in several]
         of_kind = [
-            Effect(ALWAYS, days=days, waves=waves, size=size)
-            for waves in several
+            effect
+            for n in several
             for days in self._kinds()
-            for size in _SIZES
+            for effect in shapes(n, days)
         ]
         # each kind has the same forms to choose from
         return of_all + [of_kind] * _MOST_KINDS
 
     def _kinds(self) -> list[tuple[int, ...]]:
         """Return days in a row that may be of one kind, if they were seen often."""
-        days = self.clock[self.rows, WEEKDAY].astype(np.int64)
+        days = self.features.day_of_week[self.rows].astype(np.int64)
         seen = np.bincount(days[self._begins()], minlength=self.n_days + 1)
         # all days of the week are no kind; what
         # begins on Sunday goes on on Monday
@@ -251,8 +249,8 @@ class Inputs(NamedTuple):
             runs |= {(*run, self.n_days) for run in [*runs, ()]}
         return [run for run in sorted(runs) if seen[[*run]].sum() >= _FEWEST_DAYS]
 
-    def stretches(self, bounds: Numbers) -> Numbers:
-        """Return the bounds of a few stretches of each series.
+    def folds(self, bounds: Numbers) -> Numbers:
+        """Return the bounds of a few folds of each series.
 
         They are of whole weeks where rows have these. Where nothing has to be proved,
         each series is one.
@@ -266,7 +264,7 @@ class Inputs(NamedTuple):
             # equal ones; a short series has
             # fewer, as some begin at one row
             starts = [
-                np.linspace(first, end, _MOST_STRETCHES + 1)[:-1].round()
+                np.linspace(first, end, _MOST_FOLDS + 1)[:-1].round()
                 for first, end in pairs
             ]
             parts = [np.unique(np.concatenate(starts))]
@@ -276,41 +274,48 @@ class Inputs(NamedTuple):
 
     def _begins(self) -> Flags:
         """Return the rows at which a day begins, or the share of one falls."""
-        share = self.clock[self.rows, SHARE_OF_DAY]
-        day = self.clock[self.rows, WEEKDAY]
+        share = self.features.share_of_day[self.rows]
+        day = self.features.day_of_week[self.rows]
         return np.append(True, (np.diff(day) != 0) | (np.diff(share) < 0))
 
     @property
-    def _waves(self) -> int:
-        """Number of waves of a day that rows can show; 0: no shape."""
+    def _harmonics(self) -> int:
+        """Number of harmonics of a day that rows can show; 0: no shape."""
         if not self.n_days:
             return 0
-        shares = self.clock[self.rows, SHARE_OF_DAY]
+        shares = self.features.share_of_day[self.rows]
         n_stamps = len(np.unique(shares.round(4)))
         # uneven stamps are all different: a
         # usual day's rows tell how fine they are
         a_day = len(shares) // self._begins().sum()
-        n_rows = max(a_day, 2 * _WAVES[0])
+        n_rows = max(a_day, 2 * _HARMONICS[0])
         # a wave takes two stamps (Nyquist)
-        return int(min(n_stamps // 2, n_rows // 2, _WAVES[-1]))
+        return int(min(n_stamps // 2, n_rows // 2, _HARMONICS[-1]))
 
 
 def _weeks(first: int, end: int, begins: Flags, n_days: int) -> Numbers:
-    """Return the first rows of a series' stretches of whole weeks."""
+    """Return the first rows of a series' folds of whole weeks."""
     if end == first:
         return np.array([first])
     # the number of days that began, in whole weeks
     week = (np.cumsum(begins[first:end]) - 1) // n_days
     n_weeks = int(week[-1]) + 1
-    n = min(n_weeks, _MOST_STRETCHES)
-    # as many weeks in each stretch as can be
-    stretch = week * n // n_weeks
-    return first + np.searchsorted(stretch, np.arange(n))
+    n = min(n_weeks, _MOST_FOLDS)
+    # as many weeks in each fold as can be
+    fold = week * n // n_weeks
+    return first + np.searchsorted(fold, np.arange(n))
 
 
-def _knots(values: Array, n: int) -> tuple[float, ...]:
-    """Return knots at quantiles, but for those next to each other."""
+def bases_of(column: int, values: Array, n_knots: int) -> list[Basis]:
+    """Return the bases that a column of numbers may have, the simplest first."""
+    if len(np.unique(values)) < _FEWEST_VALUES:
+        return [Line(column)]
+    return [Line(column), _spline(column, values, n_knots)]
+
+
+def _spline(column: int, values: Array, n: int) -> Spline:
+    """Return a curve with knots at quantiles, but for those next to each other."""
     knots = np.unique(np.quantile(values, np.linspace(0, 1, n)))
     # from infinity on, so that the first one stays
     kept = np.diff(knots, prepend=-np.inf) > 1e-3 * np.ptp(knots)
-    return tuple(knots[kept].tolist())
+    return Spline(column, tuple(knots[kept].tolist()))

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.structural.candidates import Candidate, kalman
+from sklode.structural.candidates import Candidate, forward
 from sklode.structural.effects.effect import Effect
 from sklode.structural.effects.inputs import Estimate, Inputs
+from sklode.structural.effects.lags import NOW, Memory
 from sklode.structural.rows import ChannelRows
 
-# factors of a memory, from a half to
-# twice, that are tried once it is chosen
-_NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
-# An effect is proved where what stretches gain is in sum so many times the
+# An effect is proved where what folds gain is in sum so many times the
 # root of the sum of their squares. Of n equal gains that is the root of n:
-# three of many stretches must gain alike. Of two stretches the lesser must
+# three of many folds must gain alike. Of two folds the lesser must
 # gain a quarter of the other, of three one may gain nothing.
 _PROVED, _PROVED_BY_FEW = 1.5, 1.2
 
@@ -42,7 +41,7 @@ _Held: TypeAlias = dict[int, Effect]
 class EffectJudge:
     """How probable effects are, by what a candidate's filter makes of them.
 
-    Errors are told by what effects that are known, those of ``start``, leave of y.
+    Errors are moments by what effects that are known, those of ``start``, leave of y.
     """
 
     def __init__(
@@ -59,14 +58,14 @@ class EffectJudge:
         if start.effects:
             response = inputs.response(start, table.lengths)
             left = table._replace(values=table.values - response)
-        # stretches of whole weeks, that tell by turns what others do
-        self._stretches = inputs.stretches(table.bounds)
-        # of each series the first stretch, for sums over these
-        starts = self._stretches[:-1]
+        # folds of whole weeks, that tell by turns what others do
+        self._folds = inputs.folds(table.bounds)
+        # of each series the first fold, for sums over these
+        starts = self._folds[:-1]
         self._first = np.searchsorted(starts, table.bounds[:-1])
         model, space = candidate.model, candidate.model.space(span)
         found = model.filtered(space, left, space.whole)
-        self._system = model.system(space, table)
+        self._system = space.system(model.schedule(table))
         self._inverse_F = found.inverse_F
         self._root = np.sqrt(found.inverse_F)[:, None]
         self._gains = np.ascontiguousarray(found.gains[:, 0])
@@ -75,9 +74,9 @@ class EffectJudge:
         self._products: dict[tuple[Effect, Effect | None], Array] = {}
 
     def _surprise(self, columns: Array) -> list[Array]:
-        """Return what is not expected of columns, in deviations, by stretch."""
+        """Return what is not expected of columns, in deviations, by fold."""
         columns = np.ascontiguousarray(columns)
-        expected = kalman().filter_columns(
+        expected = forward().filter_columns(
             self._system,
             inverse_F=self._inverse_F,
             gains=self._gains,
@@ -86,7 +85,7 @@ class EffectJudge:
         # in place: these are most of the memory that a selection goes through
         innovations = np.subtract(columns, expected, out=expected)
         innovations *= self._root
-        return np.split(innovations, self._stretches[1:-1])
+        return np.split(innovations, self._folds[1:-1])
 
     def _of(self, effect: Effect) -> list[Array]:
         """Return an effect's innovations, which many pairs ask for."""
@@ -96,14 +95,14 @@ class EffectJudge:
         return self._columns[effect]
 
     def _product(self, one: Effect, other: Effect | None) -> Array:
-        """Return (stretch, own, other); without another, with y."""
+        """Return (fold, own, other); without another, with y."""
         # columns are in proportion to the size: products of size one
         # serve all sizes
         size = one.size
-        one = one._replace(size=1.0)
+        one = replace(one, size=1.0)
         if other is not None:
             size *= other.size
-            other = other._replace(size=1.0)
+            other = replace(other, size=1.0)
         pair = one, other
         if pair not in self._products:
             self._products[pair] = self._multiplied(one, other)
@@ -111,24 +110,23 @@ class EffectJudge:
 
     def _multiplied(self, one: Effect, other: Effect | None) -> Array:
         """Work out a product."""
-        if len(one.days) > 1:
+        if len(one.parts) > 1:
             # what several days have in common is the sum of what each has
-            each = [one._replace(days=(day,)) for day in one.days]
-            parts = [self._product(day, other) for day in each]
+            parts = [self._product(day, other) for day in one.parts]
             return np.sum(parts, axis=0)
-        if other is not None and len(other.days) > 1:
+        if other is not None and len(other.parts) > 1:
             # A' B is (B' A)'
             return np.swapaxes(self._product(other, one), 1, 2)
         columns = self._y if other is None else self._of(other)
         pairs = zip(self._of(one), columns, strict=True)
         return np.stack([own.T @ column for own, column in pairs])
 
-    def _by_stretch(self, effects: list[Effect]) -> tuple[Array, Array]:
-        """Return the Gram matrix and the moments of effects, of each stretch.
+    def _by_fold(self, effects: list[Effect]) -> tuple[Array, Array]:
+        """Return the Gram matrix and the moments of effects, of each fold.
 
         These are W' W and W' v, of innovations W of the columns, and v of y.
         """
-        n = len(self._stretches) - 1
+        n = len(self._folds) - 1
         size = sum(effect.n_columns for effect in effects)
         # of no effects both are empty
         grams: list[Array] = [np.zeros((n, 0, size))]
@@ -140,26 +138,26 @@ class EffectJudge:
         gram = np.concatenate(grams, axis=1)
         return gram, np.concatenate(moments, axis=1)
 
-    def _summed(self, stretches: Array) -> Array:
-        """Return the sum of each series' stretches."""
-        return np.add.reduceat(stretches, self._first)
+    def _summed(self, folds: Array) -> Array:
+        """Return the sum of each series' folds."""
+        return np.add.reduceat(folds, self._first)
 
     def _system_of(self, effects: list[Effect]) -> tuple[Array, Array]:
         """Return coefficients' inverse covariance, and their mean times it."""
-        gram, moments = self._by_stretch(effects)
+        gram, moments = self._by_fold(effects)
         # coefficients of variance one add the identity, as a ridge does
         precision = self._summed(gram) + np.eye(gram.shape[1])
         return precision, self._summed(moments)
 
     def _held_out(self, effects: list[Effect]) -> Array:
-        """Return how much more probable effects make stretches, (stretch,), in logs.
+        """Return how much more probable effects make folds, (fold,), in logs.
 
-        Coefficients are those of the other stretches of a series.
+        Coefficients are those of the other folds of a series.
         """
-        gram, moments = self._by_stretch(effects)
-        n_stretches = np.diff([*self._first, len(gram)])
-        series = np.repeat(np.arange(len(n_stretches)), n_stretches)
-        # sums of a series less those of a stretch are those of the others
+        gram, moments = self._by_fold(effects)
+        n_folds = np.diff([*self._first, len(gram)])
+        series = np.repeat(np.arange(len(n_folds)), n_folds)
+        # sums of a series less those of a fold are those of the others
         every = self._summed(gram)[series] + np.eye(gram.shape[1])
         others = self._summed(moments)[series] - moments
         found = np.linalg.solve(every - gram, others)
@@ -169,7 +167,7 @@ class EffectJudge:
         return gains
 
     def _proves(self, effect: Effect, others: list[Effect]) -> bool:
-        """Return whether more than one stretch tells of an effect beside others."""
+        """Return whether more than one fold tells of an effect beside others."""
         gains = self._held_out([effect, *others])
         if others:
             gains = gains - self._held_out(others)
@@ -182,7 +180,7 @@ class EffectJudge:
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
         """Return the most probable option beside others, and its gain."""
-        inner, told = self._system_of(others)
+        inner, moments = self._system_of(others)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
             n = option.n_columns
@@ -195,7 +193,7 @@ class EffectJudge:
             # beside them: the Schur complement of their block,
             # which need not be built anew for each option
             across = np.swapaxes(cross, 1, 2)
-            goals = np.concatenate([across, told], axis=2)
+            goals = np.concatenate([across, moments], axis=2)
             rest = cross @ np.linalg.solve(inner, goals)
             inner_left = own - rest[..., :-1]
             gain = _evidence(inner_left, target - rest[..., -1:])
@@ -206,7 +204,7 @@ class EffectJudge:
 
     def selected(self) -> Estimate:
         """Return the most probable effects, sought from those of ``start`` on."""
-        places = self._inputs.candidates(self._span)
+        places = self._inputs.options(self._span)
         held = self._searched(places)
         effects = [held[k] for k in sorted(held)]
         return self._with_coefficients(effects) if effects else Estimate()
@@ -217,8 +215,8 @@ class EffectJudge:
 
     def _with_coefficients(self, effects: list[Effect]) -> Estimate:
         """Return effects with coefficients, and what they add to the loss."""
-        inner, told = self._system_of(effects)
-        found = np.linalg.solve(inner, told)[..., 0]
+        inner, moments = self._system_of(effects)
+        found = np.linalg.solve(inner, moments)[..., 0]
         # the filter's loss, given the coefficients, has
         # the likelihood; beside it stand the prior of
         # these and, after Laplace, the curvature there
@@ -242,33 +240,25 @@ class EffectJudge:
                 others = _without(held, k)
                 own = [held.pop(k)] if k in held else []
                 _, best = self.best([*own, *places[k]], others)
-                if best is not None and best.memory:
-                    best = self._finer(best, others)
+                if best is not None and isinstance(best.lag, Memory):
+                    # those of a search stand 2.4 times apart
+                    near = [replace(best, lag=lag) for lag in best.lag.near]
+                    _, best = self.best([best, *near], others)
                 if best is not None:
                     held[k] = best
             if held == before:
                 break
         return self._proved(held, order)
 
-    def _finer(self, effect: Effect, others: list[Effect]) -> Effect:
-        """Return an effect with the best of near memories.
-
-        Those of a search stand 2.4 times apart.
-        """
-        memories = np.maximum(effect.memory * _NEAR, _NEAR[0])
-        near = [effect._replace(memory=m) for m in memories.tolist()]
-        _, best = self.best([effect, *near], others)
-        return best or effect
-
     def _proved(self, held: _Held, order: list[int]) -> _Held:
-        """Return effects but those of many columns that stretches do not prove.
+        """Return effects but those of many columns that folds do not prove.
 
         The last in order, which gain least alone, are doubted first.
         """
         proved = dict(held)
         for k in reversed(order):
             effect = proved.get(k)
-            if effect is None or not (effect.waves or effect.delay):
+            if effect is None or not effect.must_be_proved:
                 continue
             if not self._proves(effect, _without(proved, k)):
                 del proved[k]
@@ -288,7 +278,7 @@ def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
 
 def _soon(effect: Effect) -> Effect:
     """Return an effect as one without memory or delay."""
-    return effect._replace(memory=0.0, delay=0.0)
+    return replace(effect, lag=NOW)
 
 
 def _without(held: _Held, place: int) -> list[Effect]:
@@ -296,13 +286,13 @@ def _without(held: _Held, place: int) -> list[Effect]:
     return [held[k] for k in sorted(held) if k != place]
 
 
-def _evidence(inner: Array, told: Array) -> float:
+def _evidence(inner: Array, moments: Array) -> float:
     """Return by how much coefficients make data more probable, in logs.
 
     Integrated over, coefficients of precision A and moments m make a Gaussian density
     exp(m' A^-1 m / 2) / sqrt(det A) times as large: Bishop, "Pattern Recognition and
     Machine Learning" (2006), equation 3.86.
     """
-    explained = (told * np.linalg.solve(inner, told)).sum()
+    explained = (moments * np.linalg.solve(inner, moments)).sum()
     _, log_det = np.linalg.slogdet(inner)
     return 0.5 * float(explained - log_det.sum())

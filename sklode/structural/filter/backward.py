@@ -16,53 +16,47 @@ import math
 import numpy as np
 
 from sklode.engine.compiling import compiled, inner
-from sklode.structural.filter.forward import driven, set_transition
 from sklode.structural.filter.outliers import CLEAR
 
 
 @inner
-def _transition_back(r, N, moves, kept):
+def _transition_back(r, N, gap, transition):
     """Apply the transpose of T to r, (state, column), and to both sides of N."""
-    # T is D E: E moves, D multiplies by what is kept; so T' is E' D, in this order,
-    # and E' adds to slope and velocity what trend and OU process tell of them
-    d = len(kept)
-    for k in range(2, d):
+    # T is D E: E moves, D multiplies; so T' is E' D, in this order, and E' adds to what
+    # moves what the moved ones tell of it
+    decay, moves, links = transition.decay[gap], transition.moves[gap], transition.links
+    d = len(decay)
+    for k in range(d):
         for c in range(r.shape[1]):
-            r[k, c] *= kept[k]
+            r[k, c] *= decay[k]
         for j in range(d):
-            N[k, j] *= kept[k] * kept[j]
-            # rows of trend and slope, which keep all, are not gone over
-            if j < 2:
-                N[j, k] = N[k, j]
-    for c in range(r.shape[1]):
-        r[1, c] += moves[0] * r[0, c]
-        r[2, c] += moves[1] * r[0, c] + moves[2] * r[3, c]
-    for j in range(d):
-        N[1, j] += moves[0] * N[0, j]
-        N[2, j] += moves[1] * N[0, j] + moves[2] * N[3, j]
-    for j in range(d):
-        N[j, 1] += moves[0] * N[j, 0]
-        N[j, 2] += moves[1] * N[j, 0] + moves[2] * N[j, 3]
+            N[k, j] *= decay[k] * decay[j]
+    for link in range(len(links) - 1, -1, -1):
+        to, by, move = links[link, 0], links[link, 1], moves[link]
+        for c in range(r.shape[1]):
+            r[by, c] += move * r[to, c]
+        for j in range(d):
+            N[by, j] += move * N[to, j]
+        N[by, by] += move * N[by, to]
+        for j in range(d):
+            N[j, by] = N[by, j]
 
 
 @compiled
-def smooth_rows(system, v_F, inverse_F, gains, shocks):
+def smooth_rows(system, v_F, inverse_F, gains, shocks, shocked):
     """Return what a row and later ones say beyond what was predicted.
 
     Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
     off their variances, (row, part). Section 4.4.
 
-    ``shocks`` (row, 3, 2), if not empty, gets the score of the first column, and its
-    variance, in an error of the row, a step of the trend and a turn of its slope that
-    begin there: de Jong and Penzer, "Diagnosing Shocks in Time Series" (1998).
+    ``shocks`` (row, 1 + shocked, 2), if not empty, gets the score of the first column,
+    and its variance, in an error of the row and in a step of each of the states
+    ``shocked`` there: de Jong and Penzer, "Diagnosing Shocks in Time Series" (1998).
     """
-    times, design, bounds = system.times, system.design, system.bounds
-    rates, waves = system.rates, system.waves
+    design, bounds = system.design, system.bounds
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
-    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     N, r, N_M = np.zeros((d, d)), np.zeros((d, n_columns)), np.zeros(d)
-    last_gap = -1.0
     for series in range(len(bounds) - 1):
         r[:] = 0.0
         N[:] = 0.0
@@ -106,95 +100,15 @@ def smooth_rows(system, v_F, inverse_F, gains, shocks):
                         total += N[k, j] * gains[i, part, j]
                     variance[i, part] += weight * total
             if len(shocks) > 0:
-                for k in range(2):
-                    shocks[i, 1 + k, 0], shocks[i, 1 + k, 1] = r[k, 0], N[k, k]
-            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
-            if gap > 0:
-                if gap != last_gap:
-                    set_transition(gap, rates, waves, moves, kept, added)
-                    last_gap = gap
-                _transition_back(r, N, moves, kept)
+                for k, state in enumerate(shocked):
+                    shocks[i, 1 + k] = r[state, 0], N[state, state]
+            if i > bounds[series]:
+                _transition_back(r, N, system.gap[i], system.transition)
     return mean, variance
 
 
 @inner
-def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
-    """Add what T and Q of a gap have to do with ``rates`` and ``waves``.
-
-    ``faded`` (state,) is the slope in the logarithms of what T keeps, ``reach`` those
-    in its entries from the velocity to trend and OU process.
-    """
-    # N is the slope in Q: each entry's times its derivative, off the diagonal twice
-    of_rates[0] += N[0, 0] * gap
-    x = gap / rates[2]
-    if rates[6] > 0:
-        _add_driven(gap, rates, N, reach[1], of_rates)
-    else:
-        velocity, memory, left = rates[1], rates[2], kept[2]
-        gone = 1 - left
-        displacement = 2 * x - 3 + 4 * left - left * left
-        if x < 1e-3:
-            # a series, as in `filter.forward.set_transition`
-            displacement = 2 * x**3 / 3 - x**4 / 2
-        of_rates[1] += N[0, 0] * memory * memory * displacement
-        of_rates[1] += 2 * N[0, 2] * memory * gone * gone + N[2, 2] * gone * (1 + left)
-        # in the memory m, where d x / d m = -x / m and d left / d m = left x / m
-        slope = N[0, 0] * 2 * memory * (displacement - x * gone * gone)
-        slope += 2 * N[0, 2] * gone * (gone - 2 * left * x)
-        slope -= 2 * N[2, 2] * left * left * x / memory
-        of_rates[2] += velocity * slope + reach[0] * (gone - left * x)
-    # d log exp(-x) / d m = x / m, and of what is added, s^2 (1 - left^2), the rest
-    of_rates[2] += faded[2] * x / rates[2]
-    left, x = kept[3], gap / rates[4]
-    of_rates[3] += N[3, 3] * (1 - left * left)
-    of_rates[4] += (faded[3] - 2 * N[3, 3] * rates[3] * left * left) * x / rates[4]
-    for k in range(len(waves)):
-        left, x = kept[2 * k + 4], gap / waves[k, 1]
-        for j in range(2 * k + 4, 2 * k + 6):
-            of_waves[k, 2] += N[j, j] * (1 - left * left)
-            slope = faded[j] - 2 * N[j, j] * waves[k, 2] * left * left
-            of_waves[k, 1] += slope * x / waves[k, 1]
-
-
-@inner
-def _add_driven(gap, rates, N, of_reach, of_rates):
-    """Add what `filter.forward.driven` has to do with both memories and the variance.
-
-    Q is S - T S T', with S the covariance in the long run: product by product.
-    """
-    a, b, smooth = 1 / rates[2], 1 / rates[4], rates[6]
-    reach, own, both, whole = driven(gap, a, b)
-    of_rates[6] += N[2, 2] * own + 2 * N[2, 3] * both + N[3, 3] * whole
-    left, kept = math.exp(-a * gap), math.exp(-b * gap)
-    var, cov = b * (a + b), b
-    # reach is exp(-(a + b) gap / 2) gap sinh(z) / z
-    z = 0.5 * (a - b) * gap
-    if abs(z) < 0.01:
-        # d (sinh(z) / z) / dz by its series
-        bend = math.exp(-0.5 * (a + b) * gap) * gap**2 / 2 * (z / 3 + z**3 / 30)
-        by_a, by_b = bend - gap / 2 * reach, -bend - gap / 2 * reach
-    else:
-        by_a, by_b = (gap * left - reach) / (a - b), (reach - gap * kept) / (a - b)
-    # ``_a`` and ``_b`` are derivatives in the rates
-    var_a, var_b = b, a + 2 * b
-    own_a = var_a * (1 - left * left) + 2 * gap * left * left * var
-    own_b = var_b * (1 - left * left)
-    both_a = gap * left * (reach * var + kept * cov)
-    both_a -= left * (by_a * var + reach * var_a)
-    both_b = 1 - left * (by_b * var + reach * var_b - gap * kept * cov + kept)
-    whole_a = -reach * (2 * by_a * var + reach * var_a) - 2 * by_a * kept * cov
-    whole_b = -reach * (2 * by_b * var + reach * var_b)
-    whole_b -= 2 * kept * (by_b * cov + reach - gap * reach * cov)
-    whole_b += 2 * gap * kept * kept
-    of_a = N[2, 2] * own_a + 2 * N[2, 3] * both_a + N[3, 3] * whole_a
-    of_b = N[2, 2] * own_b + 2 * N[2, 3] * both_b + N[3, 3] * whole_b
-    # a rate a is 1 over a memory: d a / d memory = -a^2
-    of_rates[2] -= a * a * (smooth * of_a + of_reach * by_a)
-    of_rates[4] -= b * b * (smooth * of_b + of_reach * by_b)
-
-
-@inner
-def _back_through_update(v, G, S, jump, threshold, Z, M, N_M, r, N):
+def _back_through_update(v, G, S, jump, threshold, level, Z, M, N_M, r, N):
     """Make slopes after a row those before it; return the slope in the noise.
 
     ``S`` is F as predicted, ``G`` as it was used; M is as it was used.
@@ -218,9 +132,9 @@ def _back_through_update(v, G, S, jump, threshold, Z, M, N_M, r, N):
         of_S -= 0.5 * threshold * threshold / S
         of_v += threshold * threshold / v
     if jump > 0:  # it is v^2, which P, M and G have
-        of_M = (r[0, 0] * v - 2 * N_M[0]) / G
+        of_M = (r[level, 0] * v - 2 * N_M[level]) / G
         of_S += of_G
-        of_v += 2 * v * (N[0, 0] + of_M * Z[0] + of_G)
+        of_v += 2 * v * (N[level, level] + of_M * Z[level] + of_G)
     elif size > CLEAR * threshold:  # G grows with |v|^3 / S^(1/2)
         of_S -= 0.5 * of_G * G / S
         of_v += 3 * of_G * G / v
@@ -240,89 +154,108 @@ def _back_through_update(v, G, S, jump, threshold, Z, M, N_M, r, N):
     return of_S
 
 
-@compiled
-def slope_back(system, errors, threshold, v_F, inverse_F, jumps, wanted, slopes):
-    """Add the loss's slopes in rates, waves and the covariance at the start.
+@inner
+def _column_after(P, Z, inverse_F, jump, level, by, column):
+    """Write a state's covariances after a row, of P as predicted there."""
+    # P - M M' / F, where a jump, of the level alone, adds to P and M
+    d = len(Z)
+    for k in range(d):
+        column[k] = P[by, k]
+    if inverse_F > 0:
+        own = jump * Z[level] if by == level else 0.0
+        for j in range(d):
+            own += P[by, j] * Z[j]
+        for k in range(d):
+            total = jump * Z[level] if k == level else 0.0
+            for j in range(d):
+                total += P[k, j] * Z[j]
+            column[k] -= total * own * inverse_F
+        if by == level:
+            column[level] += jump
 
-    After `filter_rows`, which had the same ``wanted``, from states of mean zero, and
-    ``since`` 0.
+
+@inner
+def _add_moves(i, system, wanted, inverse_F, jumps, r, N, column, slopes):
+    """Add the slopes in what states move, of the gap before a row."""
+    transition, gap = system.transition, system.gap[i]
+    links, decay = transition.links, transition.decay[gap]
+    moves, d = transition.moves[gap], len(decay)
+    for link in range(len(links)):
+        if not transition.is_free[link]:
+            continue
+        to, by = links[link]
+        _column_after(
+            wanted.predicted[i - 1],
+            system.design[i - 1],
+            inverse_F[i - 1],
+            jumps[i - 1],
+            system.level,
+            by,
+            column,
+        )
+        # T applied to them: T P of the row before
+        for other in range(len(links)):
+            column[links[other, 0]] += moves[other] * column[links[other, 1]]
+        total = 0.0
+        for j in range(d):
+            total += N[to, j] * decay[j] * column[j]
+        # in an entry of E, of T = D E: its own decay times r a' + 2 N T P
+        of_entry = r[to, 0] * wanted.after[i - 1, by] + 2 * total
+        slopes.moves[gap, link] += decay[to] * of_entry
+
+
+@compiled
+def slope_back(system, threshold, v_F, inverse_F, jumps, wanted, slopes):
+    """Add the loss's slopes in T, Q, the noise and the covariance at the start.
+
+    After `filter_rows`, which had the same ``wanted``, from states of mean zero before
+    first rows.
     """
-    times, design, bounds = system.times, system.design, system.bounds
-    rates, waves = system.rates, system.waves
-    after, predicted = wanted.after, wanted.predicted
-    of_rates, of_waves, of_start = slopes.rates, slopes.waves, slopes.start
-    d = design.shape[1]
-    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
+    design, bounds, transition = system.design, system.bounds, system.transition
+    after, predicted, level = wanted.after, wanted.predicted, system.level
+    links, pairs, d = transition.links, transition.pairs, design.shape[1]
     r, N = np.zeros((d, 1)), np.zeros((d, d))
-    M, N_M, faded, before = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
-    reach, last_gap = np.zeros(2), -1.0
+    M, N_M, column = np.zeros(d), np.zeros(d), np.zeros(d)
     for series in range(len(bounds) - 1):
         r[:] = 0.0
         N[:] = 0.0
         first = bounds[series]
         for i in range(bounds[series + 1] - 1, first - 1, -1):
-            P, Z = predicted[i], design[i]
+            P, Z, gap = predicted[i], design[i], system.gap[i]
             if inverse_F[i] > 0:
                 # M and F as the filter had them: P is as predicted, without the jump
-                S = rates[5] + errors[i]
+                S = system.noise[i]
                 for k in range(d):
                     total = 0.0
                     for j in range(d):
                         total += P[k, j] * Z[j]
                     M[k] = total
                     S += total * Z[k]
-                M[0] += jumps[i] * Z[0]
+                M[level] += jumps[i] * Z[level]
                 G = 1 / inverse_F[i]
-                of_rates[5] += _back_through_update(
-                    v_F[i] * G, G, S, jumps[i], threshold, Z, M, N_M, r, N
+                slopes.noise[i] += _back_through_update(
+                    v_F[i] * G, G, S, jumps[i], threshold, level, Z, M, N_M, r, N
                 )
             if i == first:
-                of_start += N
+                slopes.start[:] += N
                 break
-            gap = times[i] - times[i - 1]
-            if gap == 0:
-                continue
-            if gap != last_gap:
-                set_transition(gap, rates, waves, moves, kept, added)
-                last_gap = gap
-            # the velocity's covariances after the row before: what was predicted there
-            # less its update, M M_2 / F; a jump, of the trend alone, adds to M_0
+            decay, moves = transition.decay[gap], transition.moves[gap]
+            # in the logarithm of D's k-th entry r_k (T a)_k + 2 N_k (T P T')_k: P as
+            # predicted less Q
             for k in range(d):
-                before[k] = predicted[i - 1, 2, k]
-            if inverse_F[i - 1] > 0:
-                M_2, Z = 0.0, design[i - 1]
-                for j in range(d):
-                    M_2 += predicted[i - 1, 2, j] * Z[j]
-                for k in range(d):
-                    total = 0.0
-                    for j in range(d):
-                        total += predicted[i - 1, k, j] * Z[j]
-                    if k == 0:
-                        total += jumps[i - 1] * Z[0]
-                    before[k] -= total * M_2 * inverse_F[i - 1]
-            # T applied to them: P T' of the row before, in the velocity's column
-            before[0] += moves[0] * before[1] + moves[1] * before[2]
-            before[3] += moves[2] * before[2]
-            for k in range(d):
-                before[k] *= kept[k]
-            # in the logarithm of T's k-th entry 2 N_k (T P T')_k: P as predicted less Q
-            for k in range(d):
-                total = 0.0
+                total, moved = -N[k, k] * transition.added[gap, k], after[i - 1, k]
                 for j in range(d):
                     total += N[k, j] * P[k, j]
-                total -= N[k, k] * added[k]
-                faded[k] = r[k, 0] * kept[k] * after[i - 1, k] + 2 * total
-            # Q off its diagonal: the velocity with the trend and with the OU process
-            faded[2] -= 2 * (N[0, 2] * moves[3] + N[3, 2] * moves[4])
-            faded[3] -= 2 * N[3, 2] * moves[4]
-            # what the velocity adds to the trend, state 0, and the OU process, state 3:
-            # to this one times what it keeps, which is no part of its own entry
-            for k in range(2):
-                to, total = 3 * k, 0.0
-                for j in range(d):
-                    total += N[to, j] * before[j]
-                reach[k] = r[to, 0] * after[i - 1, 2] + 2 * total
-                if to == 3:
-                    faded[3] -= 2 * total * moves[2] * kept[3]
-            _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves)
-            _transition_back(r, N, moves, kept)
+                for link in range(len(links)):
+                    if links[link, 0] == k:
+                        moved += moves[link] * after[i - 1, links[link, 1]]
+                slopes.decay[gap, k] += r[k, 0] * decay[k] * moved + 2 * total
+                slopes.added[gap, k] += N[k, k]
+            for pair in range(len(pairs)):
+                one, other = pairs[pair]
+                taken = 2 * N[one, other] * transition.both[gap, pair]
+                slopes.decay[gap, one] -= taken
+                slopes.decay[gap, other] -= taken
+                slopes.both[gap, pair] += 2 * N[one, other]
+            _add_moves(i, system, wanted, inverse_F, jumps, r, N, column, slopes)
+            _transition_back(r, N, gap, transition)

@@ -47,16 +47,16 @@ def outlier_variance(F, size, threshold):
 def cusum(up, down, v, size):
     """Return the sums of innovations on each side after one more (Page 1954)."""
     # a missing v is not seen here: NaN has a sign
-    told = math.copysign(min(size, MOST), v)
-    return max(up + told - DRIFT, 0.0), max(down - told - DRIFT, 0.0)
+    counted = math.copysign(min(size, MOST), v)
+    return max(up + counted - DRIFT, 0.0), max(down - counted - DRIFT, 0.0)
 
 
 @inner
-def shift(P, M, parts, gains, variance, jump):
-    """Let the trend step by a variance, in P, M and the parts of a row."""
-    # the design of the trend, state 0, is 1: P Z' and Z P Z' grow by as much
-    P[0, 0] += jump
-    M[0] += jump
+def shift(level, P, M, parts, gains, variance, jump):
+    """Let the level, a state, step by a variance, in P, M and the parts of a row."""
+    # its design is 1: P Z' and Z P Z' grow by as much
+    P[level, level] += jump
+    M[level] += jump
     for part in range(len(parts)):
-        gains[part, 0] += parts[part, 0] * jump
-        variance[part] += parts[part, 0] * jump
+        gains[part, level] += parts[part, level] * jump
+        variance[part] += parts[part, level] * jump

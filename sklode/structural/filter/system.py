@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklode.data.arrays import Array, Numbers
-from sklode.structural.components.space import StateSpace
+from sklode.data.arrays import Array, Flags, Numbers
 
 # innovations beyond so many deviations weigh less, see `outliers`: normal ones are
 # larger once in 370
@@ -20,14 +19,27 @@ THRESHOLD = 3.0
 STEP = 6.0
 
 
-class System(NamedTuple):
-    """What T, Q and Z of each row come from."""
+class Transition(NamedTuple):
+    """T and Q by gap: T multiplies what moves have added, see `components.block`."""
 
-    times: Array  # (row,), in usual gaps
-    design: Array  # (row, state), see `filter.forward.design_rows`
+    decay: Array  # (gap, state)
+    moves: Array  # (gap, link)
+    added: Array  # (gap, state), variances of the process noise
+    both: Array  # (gap, pair), its covariances
+    links: Numbers  # (link, 2): the state that is moved, and the one that moves it
+    is_free: Flags  # (link,), whether that depends on hyperparameters
+    pairs: Numbers  # (pair, 2)
+
+
+class System(NamedTuple):
+    """T, Q and Z of each row: the former by the gap before it, see `components`."""
+
     bounds: Numbers  # series k has the rows bounds[k] to bounds[k + 1]
-    rates: Array  # (7,), see `filter.forward.RATES`
-    waves: Array  # (harmonic, 3): angular frequency, memory and variance
+    design: Array  # (row, state)
+    noise: Array  # (row,), variance of the noise, errors of measurement included
+    gap: Numbers  # (row,), the number of the gap before each
+    transition: Transition
+    level: int  # the state that steps of the trend move
 
 
 class States(NamedTuple):
@@ -44,9 +56,9 @@ class States(NamedTuple):
         return cls(np.zeros((n, d)), covariances, np.zeros((n, 2)))
 
     @classmethod
-    def first(cls, space: StateSpace, n: int) -> States:
-        """Return those of ``n`` series that begin alike."""
-        return cls.of(np.repeat(space.start[None], n, axis=0))
+    def first(cls, start: Array, n: int) -> States:
+        """Return those of ``n`` series that begin with a covariance, (state, state)."""
+        return cls.of(np.repeat(start[None], n, axis=0))
 
     def copy(self) -> States:
         """Return states of their own, which the filter may write to."""
@@ -105,8 +117,46 @@ class FilterPass(NamedTuple):
 
 
 class LossSlopes(NamedTuple):
-    """Derivatives of the loss, which `filter.backward.slope_back` adds to."""
+    """The loss's slopes in what the filter reads, which `slope_back` adds to."""
 
-    rates: Array  # (7,)
-    waves: Array  # (harmonic, 3)
+    decay: Array  # (gap, state), in logarithms
+    moves: Array  # (gap, link), of those that are free
+    added: Array  # (gap, state)
+    both: Array  # (gap, pair)
     start: Array  # (state, state), in the covariance at first rows
+    noise: Array  # (row,)
+
+    @classmethod
+    def zero(cls, transition: Transition, n_rows: int) -> LossSlopes:
+        """Return those of nothing yet."""
+        n_states = transition.decay.shape[1]
+        return cls(
+            decay=np.zeros_like(transition.decay),
+            moves=np.zeros_like(transition.moves),
+            added=np.zeros_like(transition.added),
+            both=np.zeros_like(transition.both),
+            start=np.zeros((n_states, n_states)),
+            noise=np.zeros(n_rows),
+        )
+
+
+class Schedule(NamedTuple):
+    """What a system has of rows, whatever the hyperparameters."""
+
+    bounds: Numbers
+    design: Array  # (row, state)
+    errors: Array  # (row,), variances of measurement
+    gaps: Array  # all that there are before rows, once
+    gap: Numbers  # (row,), which one each has
+
+
+def distinct(gaps: Array) -> tuple[Array, Numbers]:
+    """Return all gaps once, and which one each row has, (row,)."""
+    # mostly there is one gap, and one before first rows
+    last = gaps[-1:]
+    others = gaps[gaps != last] if len(gaps) else gaps
+    if len(others) and (others == others[0]).all():
+        number = (gaps == last).astype(np.int64)
+        return np.append(others[:1], last), number
+    found, number = np.unique(gaps, return_inverse=True)
+    return found, number.astype(np.int64)

@@ -40,7 +40,7 @@ class LargestMoves(NamedTuple):
     widening: Array = np.zeros(2)  # by how much the hull grew in a usual gap
 
     @classmethod
-    def of(cls, table: ChannelRows) -> LargestMoves:
+    def measured(cls, table: ChannelRows) -> LargestMoves:
         """Measure them, at lags up to the longest span."""
         # rounded up, as // rounds down
         every = -(-len(table.values) // _MOST_ROWS)

@@ -8,8 +8,9 @@ Tested in tests/structural/test_steps.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,7 +67,12 @@ class Conditioned:
 class Inflated:
     """Stretched about medians, which stay, as much as errors were wider."""
 
-    factor: Array  # (query,), of standard deviations
+    measure: Callable[[], Array]  # of `factor`, which forecasts do not ask for
+
+    @cached_property
+    def factor(self) -> Array:
+        """That of standard deviations, (query,)."""
+        return self.measure()
 
     def on_mixture(self, mixture: Mixture) -> Mixture:
         """Return it wider."""

@@ -18,7 +18,6 @@ from sklode.structural.candidates import (
 )
 from sklode.structural.components.space import (
     BASE,
-    MEMORIES_OF_SEASONS,
     PLACE,
     VAGUE,
     Form,
@@ -119,10 +118,10 @@ class Estimator:
         """Return a form's best hyperparameters if nothing changes."""
         _, _, theta = priors(form)
         theta[_CHANGES] = math.log(_STILL)
-        theta[MEMORIES_OF_SEASONS] = math.log(self._span / _STILL)
+        theta[form.memories] = math.log(self._span / _STILL)
         free = np.full(len(theta), True)
         free[[*_CHANGES, *_MEMORIES]] = False
-        free[MEMORIES_OF_SEASONS] = False
+        free[form.memories] = False
         return self._sought_from(form, theta, free, estimate)
 
     def _units(self, form: Form) -> Candidate:
@@ -195,7 +194,8 @@ class Estimator:
         left = left.where(slice(-_MOST_POLISHED, None))
         free, theta = hypothesis.posterior.free, candidate.model.theta.copy()
         # from what does not change nothing leads away
-        kept, (_, _, usual) = MEMORIES_OF_SEASONS, priors(candidate.model.form)
+        form = candidate.model.form
+        kept, (_, _, usual) = form.memories, priors(form)
         theta[kept] = np.minimum(theta[kept], usual[kept])
         theta[~free] = candidate.model.theta[~free]
         started = candidate.model._replace(theta=theta)
@@ -280,8 +280,8 @@ class Estimator:
         """Return the size of each judged row's innovation, but of first ones."""
         found = self._filtered(candidate, estimate)
         # v is v / F over 1 / F, which are 0 where nothing is observed
-        told = np.where(found.inverse_F > 0, found.inverse_F, 1.0)
-        errors = np.abs(found.v_F / told)
+        inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1.0)
+        errors = np.abs(found.v_F / inverse_F)
         errors[self.judged.bounds[:-1]] = 0.0
         return errors
 

@@ -22,7 +22,6 @@ from sklode.data.arrays import Array
 from sklode.data.links import Link, link_of
 from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import (
-    MEMORIES_OF_SEASONS,
     PLACE,
     Form,
     priors,
@@ -132,8 +131,8 @@ def _may_link(values: Array, link: Link, bounds: Array) -> bool:
         return True
     n = len(values)
     n_at_end = int((from_bound(values, bounds) <= 0).sum())
-    is_told = n >= _LOGARITHMS and n_at_end <= MOST_ZEROS * n
-    return not link.is_identity and is_told
+    has_enough = n >= _LOGARITHMS and n_at_end <= MOST_ZEROS * n
+    return not link.is_identity and has_enough
 
 
 def _averaged(
@@ -225,15 +224,15 @@ class _Search:
     def with_more_seasons(self, hypothesis: Hypothesis) -> list[Hypothesis]:
         """Return a hypothesis with each of the next seasons, and with all peaks."""
         form, start = hypothesis.candidate.model.form, hypothesis.candidate.model.theta
-        clock = [p for p in self.seasons.calendar if p not in form.periods]
+        calendar = [p for p in self.seasons.calendar if p not in form.periods]
         others = [p for p in self.seasons.others if p not in form.periods]
-        parts: list[tuple[float, ...]] = [(p,) for p in clock + others[:_AT_ONCE]]
+        parts: list[tuple[float, ...]] = [(p,) for p in calendar + others[:_AT_ONCE]]
         if len(others) > 1:
             # of near ones, no single one may help
             parts.append(tuple(others))
         # what other seasons had to follow may be the new one: they start steady
         steady, (_, _, usual) = start.copy(), priors(form)
-        kept = MEMORIES_OF_SEASONS
+        kept = form.memories
         steady[kept] = np.maximum(start[kept], usual[kept])
         forms = [form._replace(periods=form.periods + part) for part in parts]
         return [

@@ -1,4 +1,4 @@
-"""Seasons that a series may have: the clock's, and a periodogram's.
+"""Seasons that a series may have: the calendar's, and a periodogram's.
 
 Which of them a model takes is found in `search`.
 """
@@ -18,7 +18,7 @@ from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
 from sklode.structural.rows import ChannelRows, power_of_two
 
-_CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
+_CALENDAR = (DAY, 7 * DAY, 365.2425 * DAY)
 # a season has so many stamps a period, and periods in the longest series
 _STAMPS, _CYCLES = 3.5, 1.1
 _PEAKS = 6
@@ -31,12 +31,12 @@ _OVERSAMPLING = 4
 # frequencies whose median is the usual power: 15 waves to each side
 _BESIDE = 121
 _LEAST_CYCLES = 0.75  # in the span, by which two peaks differ
-# A period is none of a clock's season if it differs by so many cycles
+# A period is none of a calendar's season if it differs by so many cycles
 # in the span from each of its waves: a quarter from the first, twice as
 # many from the second, up to six times. The first 84 waves are asked,
 # of a week those down to two hours; of fewer than eight cycles of the season, the
 # first twelve: without that, windows of Beijing's air lost 7 %
-_FROM_CLOCK, _FARTHEST, _WAVES = 0.25, 6, 84
+_FROM_CALENDAR, _FARTHEST, _WAVES = 0.25, 6, 84
 _MANY_CYCLES, _FEW_WAVES = 8, 12
 # series of a panel that may show periods, the longest first
 _MOST_SHOWN = 8
@@ -66,7 +66,9 @@ class Seasons(NamedTuple):
         return dict.fromkeys(self.named, 0.0) | self.calendar | self.others
 
 
-def clock_periods(observations: Observations, unit: float, span: float) -> list[float]:
+def calendar_periods(
+    observations: Observations, unit: float, span: float
+) -> list[float]:
     """Return day, week and year as far as gaps and spans show them, in ticks."""
     like = observations.like
     tick = 1.0
@@ -76,7 +78,7 @@ def clock_periods(observations: Observations, unit: float, span: float) -> list[
         tick = (ends[1] - ends[0]).total_seconds() * 1e9 / 100
     elif not isinstance(like, pd.DatetimeIndex):
         return []
-    periods = [_rounded(period / tick) for period in _CLOCK]
+    periods = [_rounded(period / tick) for period in _CALENDAR]
     return [p for p in periods if _STAMPS * unit <= p and _CYCLES * p <= span]
 
 
@@ -227,7 +229,7 @@ def cycle_of(
 
 
 def seasons_of(table: ChannelRows, periods: list[float], gap: float) -> Seasons:
-    """Return the seasons that a channel may have: the clock's ``periods``, and others.
+    """Return the seasons that a column may have: the calendar's ``periods``, and others.
 
     All are in units of time; ``gap`` is the usual one.
     """
@@ -239,9 +241,9 @@ def seasons_of(table: ChannelRows, periods: list[float], gap: float) -> Seasons:
 
 
 def _other_periods(
-    table: ChannelRows, clock: list[float], gap: float
+    table: ChannelRows, calendar: list[float], gap: float
 ) -> dict[float, float]:
-    """Return periods of no clock that a long series shows, with log odds."""
+    """Return periods that are none of the calendar's, which a long series shows, with log odds."""
     found: list[float] = []
     longest_first = np.argsort(-table.lengths, kind="stable")
     for series in longest_first[:_MOST_SHOWN].tolist():
@@ -254,7 +256,7 @@ def _other_periods(
     span = max(float(np.ptp(rows.times)), 1.0)
     # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(rows.times), 2) / 2)
-    cycles, distances = _waves_of(clock, span)
+    cycles, distances = _waves_of(calendar, span)
     sample = _Sample.last(stamps, rows.values, rows.errors, most=_MOST_ROWS)
     others = {}
     for number, period in enumerate(found):
@@ -265,19 +267,19 @@ def _other_periods(
     return others
 
 
-def _waves_of(clock: list[float], span: float) -> tuple[Array, Array]:
-    """Return cycles in the span of waves of the clock's seasons, and distances.
+def _waves_of(calendar: list[float], span: float) -> tuple[Array, Array]:
+    """Return cycles in the span of waves of the calendar's seasons, and distances.
 
     Periods that are less cycles from one may be that wave.
     """
     # a season that changes has power beside its waves: the higher these,
     # the farther; in a few cycles its many waves leave no room for others
     least: dict[float, float] = {}
-    for period in sorted(clock):
+    for period in sorted(calendar):
         many = span / period / _MANY_CYCLES
         n_waves = _WAVES if many >= 1 else _FEW_WAVES
         for k in range(1, n_waves + 1):
-            distance = _FROM_CLOCK * max(min(k, _FARTHEST, many), 1.0)
+            distance = _FROM_CALENDAR * max(min(k, _FARTHEST, many), 1.0)
             # a wave that seasons share is that
             # of the shortest of them, its lowest
             least.setdefault(round(k * span / period, 6), distance)

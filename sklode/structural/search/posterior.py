@@ -41,7 +41,7 @@ class Posterior:
         self, model: Model, free: Flags, table: ChannelRows, span: float
     ) -> None:
         self.model, self.free = model, free
-        self._table, self._span = table, span
+        self._slopes, self._span = Slopes(model, table), span
         self._medians, self._widths, _ = (x[free] for x in priors(model.form))
 
     def at(self, x: Array) -> Model:
@@ -55,7 +55,7 @@ class Posterior:
         model = self.at(x)
         with np.errstate(all="ignore"):  # what is not finite is refused
             space = model.space(self._span)
-            loss = model.filtered(space, self._table).loss
+            loss = self._slopes.loss(model, space)
         loss += self.prior(x)
         return loss if math.isfinite(loss) else REFUSED
 
@@ -66,9 +66,7 @@ class Posterior:
 
     def with_slope(self) -> Callable[[Array], tuple[float, Array]]:
         """Return a function of free hyperparameters: the value and its slope."""
-        space = self.model.space(self._span)
-        system = self.model.system(space, self._table)
-        slopes = Slopes(system, self._table, self._span)
+        slopes = self._slopes
 
         def at(x: Array) -> tuple[float, Array]:
             model = self.at(x)

@@ -49,10 +49,10 @@ def plain_candidate(
         model=Model(form=form, theta=start, rule=rule),
         scaling=Scaling(location=location, scale=scale, link=link),
     )
-    return _told_apart(found, table, values, span)
+    return _with_random_effects(found, table, values, span)
 
 
-def _told_apart(
+def _with_random_effects(
     candidate: Candidate, table: ChannelRows, values: Array, span: float
 ) -> Candidate:
     """Return a candidate with the scaling that series share, or what they differ by.

@@ -17,30 +17,25 @@ of k that are hidden on purpose. The noise of j at a stamp of k is a second such
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.ticks import rows_before
-from sklode.structural.coupling.proof import (
-    BLOCKS,
-    clipped,
-    held_out,
-    is_beyond_chance,
-    ridge,
-)
+from sklode.structural.coupling.proof import BLOCKS, clipped, prove
+from sklode.structural.filtered_column import FilteredColumn
+from sklode.structural.predictive.steps import Conditioned
 from sklode.structural.rows import ChannelRows, last_rows
 from sklode.structural.scaling import usual_deviation
 
-_MOST_CHANNELS = 12  # pairs of them are smoothed
+_MOST_COLUMNS = 12  # pairs of them are smoothed
 # last ones of a series, that it is found on
 _MOST_ROWS, _LEAST_ROWS = 1500, 60
 # rows that are hidden together: a lone one, gaps, lost weeks
 _LENGTHS = 1, 5, 25
 _FIRST = _LENGTHS[1:2]
 _LEAST_VARIANCE = 1e-12  # in units of the states
-_PENALTIES = 10.0 ** np.arange(-1, 4.5, 0.5)  # of unit features
 # share of hidden rows' squares that must be explained: weaker links
 # of the Denver air (0.01 to 0.03) harmed as often as they helped
 _LEAST_SHARE = 0.05
@@ -52,95 +47,57 @@ _SHARES = np.append(np.linspace(0, 1, 11), [1.02, 1.04, 1.07, 1.1])
 _LEFT = 1e-3  # of a variance is left at least
 
 
-class Channel(Protocol):
-    """What is asked of a filtered channel."""
-
-    @property
-    def table(self) -> ChannelRows:
-        """Its rows."""
-
-    def in_units(self, rows: ChannelRows) -> ChannelRows:
-        """Return rows in the units of the states of their series."""
-
-    def noises(self, rows: ChannelRows) -> Array:
-        """Return variances of the noise at rows, in those units."""
-
-    def smoothed(self, rows: ChannelRows, asked: ChannelRows) -> tuple[Array, Array]:
-        """Return its signal and variance, had it these rows, in states' units."""
-
-
-class Told(NamedTuple):
-    """What others add to a channel's signal, in states' units, (row,)."""
-
-    shift: Array
-    middle: Array  # the heaviest candidate's signal
-    narrower: Array  # factor of deviations from it
-
-    def at(self, rows: Numbers) -> Told:
-        """Return it at some rows."""
-        return Told(*(column[rows] for column in self))
-
-    def moved(self, signals: Array) -> Array:
-        """Return where signals go, (..., row): they differ less."""
-        around = self.narrower * (signals - self.middle)
-        moved: Array = self.middle + self.shift + around
-        return moved
-
-
-class Concurrent(NamedTuple):
-    """What channels tell of each other at the same time."""
+class SameTime(NamedTuple):
+    """What columns tell of each other at the same time: contemporaneous coupling."""
 
     weights: Array  # (channel, 2, of channel): of signal and noise; zero: none
     likeness: Array  # (of channel, feature, feature): correlations of what is new
     share: Array  # (of channel,) of the variance that they explain in theory
 
     @classmethod
-    def none(cls, n: int) -> Concurrent:
+    def none(cls, n: int) -> SameTime:
         """Return what tells nothing."""
         likeness = np.zeros((n, 2 * n, 2 * n))
         return cls(np.zeros((n, 2, n)), likeness, np.zeros(n))
 
     @classmethod
-    def fit(cls, channels: Sequence[Channel]) -> Concurrent:
+    def fit(cls, columns: Sequence[FilteredColumn]) -> SameTime:
         """Find, on rows hidden on purpose, what other channels tell."""
-        n = len(channels)
-        if not 2 <= n <= _MOST_CHANNELS:
+        n = len(columns)
+        if not 2 <= n <= _MOST_COLUMNS:
             return cls.none(n)
         weights, share = np.zeros((n, 2, n)), np.zeros(n)
         likeness = np.zeros((n, 2 * n, 2 * n))
         for k in range(n):
-            told = _proved(channels, k)
-            if told is not None:
-                weights[:, :, k] = told.weights
-                likeness[k], share[k] = told.likeness, told.share
+            found = _proved(columns, k)
+            if found is not None:
+                weights[:, :, k] = found.weights
+                likeness[k], share[k] = found.likeness, found.share
         return cls(weights, likeness, share)
 
-    def told(
-        self, channels: Sequence[Channel], k: int, asked: ChannelRows
-    ) -> Told | None:
-        """Return what others tell of channel ``k``; None: nothing is new."""
-        own = channels[k]
+    def conditioned(
+        self, columns: Sequence[FilteredColumn], k: int, queries: ChannelRows
+    ) -> Conditioned | None:
+        """Return how others move column ``k``; None: they say nothing new."""
+        own = columns[k]
         others = np.flatnonzero(self.weights[:, :, k].any(1)).tolist()
-        new, spread = np.zeros((2, len(asked.times), len(channels), 2))
+        new, spread = np.zeros((2, len(queries.times), len(columns), 2))
         for j in others:
-            rows = _near(channels[j].table, asked)
+            rows = _near(columns[j].table, queries)
             is_known = _is_known(own.table, rows)
             if not is_known.all():
-                rows = channels[j].in_units(rows)
-                new[:, j], spread[:, j] = _new(own, rows, is_known, asked)
+                rows = columns[j].in_units(rows)
+                new[:, j], spread[:, j] = _new(own, rows, is_known, queries)
         if not spread.any():
             return None
         weights = self.weights[:, :, k].ravel()
         size = spread.reshape(len(new), -1) * weights
         explained = self.share[k] * _variance(size, self.likeness[k])
-        signal, variance = own.smoothed(own.in_units(own.table), asked)
+        signal, variance = own.smoothed(own.in_units(own.table), queries)
         share = explained / np.maximum(variance, 1e-12)
         left = 1 - np.clip(share, 0.0, 1 - _LEFT)
-        return Told(
-            shift=new.reshape(len(new), -1) @ weights,
-            middle=signal,
-            narrower=np.sqrt(left),
-        )
+        shift = new.reshape(len(new), -1) @ weights
+        return own.conditioned(queries, shift, middle=signal, factor=np.sqrt(left))
 
 
 def _variance(size: Array, likeness: Array) -> Array:
@@ -153,11 +110,11 @@ def _variance(size: Array, likeness: Array) -> Array:
     return variance
 
 
-def _near(table: ChannelRows, asked: ChannelRows) -> ChannelRows:
-    """Return a lone series' rows up to so many before those asked, and after."""
-    if len(table.bounds) > 2 or not len(asked.times):
+def _near(table: ChannelRows, queries: ChannelRows) -> ChannelRows:
+    """Return a lone series' rows up to so many before those of queries, and after."""
+    if len(table.bounds) > 2 or not len(queries.times):
         return table
-    ends = asked.times[[0, -1]]
+    ends = queries.times[[0, -1]]
     first, end = np.searchsorted(table.times, ends).tolist()
     near = slice(max(first - _MOST_ROWS, 0), end + _MOST_ROWS)
     return table.where(near)
@@ -185,28 +142,28 @@ def _gap(table: ChannelRows) -> float:
 
 
 def _new(
-    channel: Channel, rows: ChannelRows, is_known: Flags, asked: ChannelRows
+    column: FilteredColumn, rows: ChannelRows, is_known: Flags, queries: ChannelRows
 ) -> tuple[Array, Array]:
-    """Return what rows add to signal and noise, and its spread, (row asked, 2).
+    """Return what rows add to signal and noise, and its spread, (query, 2).
 
     ``rows`` of another channel are smoothed as this channel's own would be: by the same
     gaps what rows at common stamps say of a time is then the same of both channels,
     and cancels in the difference.
     """
     known = rows.where(is_known)
-    signal, variance = channel.smoothed(rows, asked)
-    known_signal, known_variance = channel.smoothed(known, asked)
-    series = asked.series
-    place = rows_before(rows.bounds, rows.times, series, asked.times)
+    signal, variance = column.smoothed(rows, queries)
+    known_signal, known_variance = column.smoothed(known, queries)
+    series = queries.series
+    place = rows_before(rows.bounds, rows.times, series, queries.times)
     is_own = place >= rows.bounds[series]
     place = np.maximum(place, 0)
-    is_same = is_own & (rows.times[place] == asked.times)
+    is_same = is_own & (rows.times[place] == queries.times)
     is_new = is_same & ~is_known[place]
-    noise, of_noise = np.zeros((2, len(asked.times)))
+    noise, of_noise = np.zeros((2, len(queries.times)))
     # what a row's value is beyond its signal; that has the variance of
     # the noise, less what the row itself has pulled the signal to it
     noise[is_new] = rows.values[place[is_new]] - signal[is_new]
-    of_noise[is_new] = channel.noises(asked)[is_new] - variance[is_new]
+    of_noise[is_new] = column.noises(queries)[is_new] - variance[is_new]
     of_noise = np.sqrt(np.maximum(of_noise, 0.0))
     noise = np.clip(noise, -_NOISE * of_noise, _NOISE * of_noise)
     # what the variance loses is the variance
@@ -230,15 +187,15 @@ class _Hidden(NamedTuple):
 
 
 def _hidden(
-    channels: Sequence[Channel], k: int, lengths: tuple[int, ...]
+    columns: Sequence[FilteredColumn], k: int, lengths: tuple[int, ...]
 ) -> _Hidden | None:
     """Hide parts of a channel's rows by turns, and look what others say there."""
-    (own,) = last_rows([channels[k].table], _MOST_ROWS)
+    (own,) = last_rows([columns[k].table], _MOST_ROWS)
     if len(own.times) < _LEAST_ROWS:
         return None
-    own = channels[k].in_units(own)
+    own = columns[k].in_units(own)
     found = [
-        _hidden_by_turns(channels, k, own, length=length, turn=turn)
+        _hidden_by_turns(columns, k, own, length=length, turn=turn)
         for length in lengths
         if len(own.times) >= 8 * length
         for turn in (0, 1)
@@ -249,25 +206,25 @@ def _hidden(
 
 
 def _hidden_by_turns(
-    channels: Sequence[Channel], k: int, own: ChannelRows, length: int, turn: int
+    columns: Sequence[FilteredColumn], k: int, own: ChannelRows, length: int, turn: int
 ) -> _Hidden:
     """Hide every other part, of so many rows, and look what others say there."""
     n = len(own.times)
     part = np.arange(n) // length
     is_hidden = part % 2 == turn
     seen, hidden = own.where(~is_hidden), own.where(is_hidden)
-    asked = hidden._replace(values=np.full(len(hidden.times), np.nan))
-    signal, variance = channels[k].smoothed(seen, asked)
-    new, spread = np.zeros((2, len(signal), len(channels), 2))
-    for j, other in enumerate(channels):
+    queries = hidden._replace(values=np.full(len(hidden.times), np.nan))
+    signal, variance = columns[k].smoothed(seen, queries)
+    new, spread = np.zeros((2, len(signal), len(columns), 2))
+    for j, other in enumerate(columns):
         if j != k:
-            new[:, j], spread[:, j] = _look(channels[k], other, seen, asked)
+            new[:, j], spread[:, j] = _look(columns[k], other, seen, queries)
     return _Hidden(
         rest=hidden.values - signal,
         new=new,
         spread=spread,
         signal=variance,
-        noise=channels[k].noises(hidden),
+        noise=columns[k].noises(hidden),
         # rows that are hidden together are of
         # one block: that of their first row
         block=(part[is_hidden] * length * BLOCKS) // n,
@@ -276,18 +233,21 @@ def _hidden_by_turns(
 
 
 def _look(
-    channel: Channel, other: Channel, seen: ChannelRows, asked: ChannelRows
+    column: FilteredColumn,
+    other: FilteredColumn,
+    seen: ChannelRows,
+    queries: ChannelRows,
 ) -> tuple[Array, Array]:
     """Return what another channel adds where rows are hidden, see `_new`."""
     table = other.in_units(other.table)
     if len(table.bounds) == 2:
         # own rows are the last ones: others from before them tell nothing
-        first = min(seen.times[0], asked.times[0])
+        first = min(seen.times[0], queries.times[0])
         table = table.where(table.times >= first)
     if len(table.times) < _LEAST_ROWS // 2:
-        nothing = np.zeros((len(asked.times), 2))
+        nothing = np.zeros((len(queries.times), 2))
         return nothing, nothing
-    return _new(channel, table, _is_known(seen, table), asked)
+    return _new(column, table, _is_known(seen, table), queries)
 
 
 class _Proved(NamedTuple):
@@ -298,12 +258,12 @@ class _Proved(NamedTuple):
     share: float
 
 
-def _proved(channels: Sequence[Channel], k: int) -> _Proved | None:
+def _proved(columns: Sequence[FilteredColumn], k: int) -> _Proved | None:
     """Return what others tell of channel ``k``; None: nothing that is proved."""
     told = None
     # most tell nothing, which the first lengths show at less cost
     for lengths in (_FIRST, _LENGTHS):
-        hidden = _hidden(channels, k, lengths)
+        hidden = _hidden(columns, k, lengths)
         told = None if hidden is None else _regressed(hidden)
         if told is None:
             break
@@ -318,36 +278,30 @@ def _regressed(hidden: _Hidden) -> _Proved | None:
     spread = np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
     rest: Array = hidden.rest / spread
     new = hidden.new.reshape(n, -1) / spread[:, None]
-    scale = np.sqrt((new**2).mean(0))
-    used = scale > 1e-6
-    # of rows that are mostly as expected to
-    # all digits, nothing is left to tell
-    if not used.any() or not usual_deviation(rest) > 0:
+    # of rows that are mostly as expected to all digits, nothing is left to tell
+    if not usual_deviation(rest) > 0:
         return None
     rest = clipped(rest)
-    features = new[:, used] / scale[used]
     block = hidden.block
-    blocks = [(block == b, block != b) for b in range(BLOCKS)]
-    told, best = held_out(features, rest, _PENALTIES, blocks)
-    gains = rest**2 - (rest - told) ** 2
-    by_block = np.asarray(np.bincount(block, gains, BLOCKS), float)
+    blocks = [block == b for b in range(BLOCKS)]
+    found = prove(new, rest, blocks=blocks, others=[~mine for mine in blocks])
+    if found is None:
+        return None
+    gains = rest**2 - (rest - found.expected) ** 2
     lengths = np.unique(hidden.length)
     by_length = [gains[hidden.length == n].sum() for n in lengths]
     # neither lone rows nor gaps may lose
-    is_proved = is_beyond_chance(by_block) and min(by_length) > 0
     is_strong = gains.sum() > _LEAST_SHARE * (rest @ rest)
-    if not (is_proved and is_strong):
+    if not (is_strong and min(by_length) > 0):
         return None
-    weights = np.zeros(len(used))
-    found = ridge(features, rest, _PENALTIES)[best]
-    weights[used] = found / scale[used]
+    weights = found.weights
     # correlations of what is new: its moments over their roots
     moments = new.T @ new
     root = np.sqrt(np.diag(moments))
     likeness = moments / np.maximum(np.outer(root, root), 1e-12)
     size = hidden.spread.reshape(n, -1) / spread[:, None] * weights
     explained = np.maximum(_variance(size, likeness), 0.0)
-    share = _share(rest - told, explained, hidden.signal / spread**2)
+    share = _share(rest - found.expected, explained, hidden.signal / spread**2)
     return _Proved(weights.reshape(-1, 2), likeness, share)
 
 

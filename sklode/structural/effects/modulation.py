@@ -1,0 +1,182 @@
+"""Modulations: along what an effect changes: the day, the month, or named days.
+
+Tested in tests/structural/test_effects.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from sklode.data.arrays import Array, Numbers
+
+# in natural logarithms, what a form must gain to pay for a shape: of some 130 options,
+# days in a row, sizes, harmonics
+_ODDS_OF_SHAPE = 5.0
+# of the size of named days, what part each name has of its own
+_OWN = 0.3
+
+Cycle: TypeAlias = tuple[str, Sequence[str]]
+"""Names of the day, or what stands for it, and of the days of the week."""
+
+
+class CalendarFeatures(NamedTuple):
+    """Where in day, week and month rows lie, and which named days are near."""
+
+    share_of_day: Array  # (row,), that has passed
+    day_of_week: Array  # (row,)
+    share_of_month: Array  # (row,)
+    named: Array  # (row, 3), kinds of the day, the one after and the one before, or 0
+
+    def at(self, rows: Numbers) -> CalendarFeatures:
+        """Return those of some rows."""
+        return CalendarFeatures(*(column[rows] for column in self))
+
+
+@dataclass(frozen=True)
+class Always:
+    """The same at any time."""
+
+    rank = -1
+    log_odds = 0.0
+    n_columns = 1
+    is_shape = False
+
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+        """Return columns of a size, which do not change."""
+        return size * columns
+
+    def name(self, cycle: Cycle) -> str:
+        """Return the name of an effect of the calendar alone."""
+        return "constant"
+
+    def suffix(self, cycle: Cycle) -> str:
+        """Return what it adds to the name of an effect of a column."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Day:
+    """Along the day, or along some days of the week alone."""
+
+    days: tuple[int, ...] = ()  # of the week: it is of these alone; none: of all
+    harmonics: int = 1
+    has_mean: bool = False  # where there is no column, the shape has a mean
+    rank = 2
+    log_odds = _ODDS_OF_SHAPE
+    is_shape = True
+
+    @property
+    def n_columns(self) -> int:
+        """Number of its columns: a cosine and a sine of each harmonic, and a mean."""
+        return 2 * self.harmonics + self.has_mean
+
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+        """Return each column times each of the shape's."""
+        if self.days:
+            is_own = np.isin(features.day_of_week, self.days)
+            columns = columns * is_own[:, None]
+        passed = features.share_of_day
+        shape = _shape(passed, self.harmonics, size=size, has_mean=self.has_mean)
+        return _product(columns, shape)
+
+    def name(self, cycle: Cycle) -> str:
+        """Return the name of an effect of the calendar alone."""
+        day, days_of_week = cycle
+        which = ", ".join(days_of_week[k] for k in self.days)
+        return f"{day} of {which}" if self.days else day
+
+    def suffix(self, cycle: Cycle) -> str:
+        """Return what it adds to the name of an effect of a column."""
+        return f" along the {cycle[0]}"
+
+
+@dataclass(frozen=True)
+class Month:
+    """Along the month."""
+
+    harmonics: int = 1
+    rank = 1
+    log_odds = _ODDS_OF_SHAPE
+    is_shape = True
+
+    @property
+    def n_columns(self) -> int:
+        """Number of its columns: a cosine and a sine of each harmonic."""
+        return 2 * self.harmonics
+
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+        """Return each column times each of the shape's."""
+        passed = features.share_of_month
+        return _product(columns, _shape(passed, self.harmonics, size=size))
+
+    def name(self, cycle: Cycle) -> str:
+        """Return the name of an effect of the calendar alone."""
+        return "month"
+
+    def suffix(self, cycle: Cycle) -> str:
+        """Return what it adds to the name of an effect of a column."""
+        return " along the month"
+
+
+@dataclass(frozen=True)
+class NamedDays:
+    """On named days: something in common, and something of each kind."""
+
+    kinds: int  # each of which adds to what all have in common
+    sides: bool = False  # whether the days before and after named ones differ too
+    rank = 0
+    log_odds = 0.0
+    is_shape = False
+
+    @property
+    def n_columns(self) -> int:
+        """Number of its columns."""
+        return (1 + self.kinds) * (3 if self.sides else 1)
+
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+        """Return each column times one of all named days, and one of each kind."""
+        names = np.arange(1, self.kinds + 1)
+        found = []
+        for day in range(3 if self.sides else 1):
+            kind = features.named[:, [day]]
+            found += [kind > 0, _OWN * (kind == names)]
+        return _product(columns, size * np.hstack(found))
+
+    def name(self, cycle: Cycle) -> str:
+        """Return the name of an effect of the calendar alone."""
+        return "holidays, days beside them" if self.sides else "holidays"
+
+    def suffix(self, cycle: Cycle) -> str:
+        """Return what it adds to the name of an effect of a column."""
+        return " on holidays"
+
+
+Modulation: TypeAlias = Always | Day | Month | NamedDays
+ALWAYS = Always()
+
+
+def _product(columns: Array, shape: Array) -> Array:
+    """Return each column times each of a shape's, (row, coefficient)."""
+    return (columns[:, :, None] * shape[:, None]).reshape(len(shape), -1)
+
+
+def _shape(passed: Array, harmonics: int, size: float, has_mean: bool = False) -> Array:
+    """Return the harmonics of a share of a day or month, (row, coefficient).
+
+    The higher a harmonic, the less it is expected to add: its variance falls as 1 / k,
+    as that of a season's does.
+    """
+    k = np.arange(1, harmonics + 1)
+    angles = 2 * math.pi * passed[:, None] * k
+    share = np.sqrt(1 / k)
+    found = [share * np.cos(angles), share * np.sin(angles)]
+    if has_mean:
+        found.append(np.ones((len(passed), 1)))
+    # as cos^2 + sin^2 = 1, the harmonics have the variance sum 1 / k at any time
+    deviation = math.sqrt((1 / k).sum())
+    return np.hstack(found) * (size / deviation)
