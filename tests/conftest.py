@@ -5,6 +5,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+from sklode.engine.tableaus import TABLEAUS
+from tests.problems import MERSON
+
 # The same examples in every run: a failure is met again by running again.
 settings.register_profile(
     "repeatable", deadline=None, derandomize=True, max_examples=25
@@ -36,6 +39,13 @@ def float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture
+def merson(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Add a solver of five stages by its record alone; return its name."""
+    monkeypatch.setitem(TABLEAUS, "merson", MERSON)
+    return "merson"
 
 
 @pytest.fixture

@@ -7,6 +7,28 @@ import math
 import torch
 from torch import Tensor, nn
 
+from sklode.engine.tableaus import TABLEAUS, Tableau
+
+MERSON = Tableau(
+    a=((), (1 / 3,), (1 / 6, 1 / 6), (1 / 8, 0.0, 3 / 8), (1 / 2, 0.0, -3 / 2, 2.0)),
+    b=(1 / 6, 0.0, 0.0, 2 / 3, 1 / 6),
+    order=4,
+    followed=math.pi / 2,
+)
+"""A method of five stages that no engine has by itself (Merson 1957)."""
+
+
+def twice(one: Tableau) -> Tableau:
+    """Return two steps of half the length as one step, of twice the stages."""
+    half = tuple(weight / 2 for weight in one.b)
+    rows = [tuple(weight / 2 for weight in row) for row in one.a]
+    return Tableau(
+        a=(*rows, *((*half, *row) for row in rows)),
+        b=(*half, *half),
+        order=one.order,
+        followed=2 * one.followed,
+    )
+
 
 class LinearField(nn.Module):
     """dz/dt = A z + B u."""
@@ -117,5 +139,5 @@ class AddingCell(nn.RNNCell):
 
 def amplification(method: str, x: float) -> float:
     """Return the factor of one step on dz/dt = a z, for x = a dt: exp(x), truncated."""
-    order = {"euler": 1, "midpoint": 2, "rk4": 4}[method]
+    order = TABLEAUS[method].order
     return sum(x**k / math.factorial(k) for k in range(order + 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,17 @@ def test_imports_run_one_way() -> None:
         above = ORDER[: ORDER.index(module.partition(".")[0])]
         names = {target.removeprefix("sklode.") for target in imports(module)}
         assert not {name for name in names if name.partition(".")[0] in above}, module
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    # also for types alone, and within functions
+    graph: dict[str, set[str]] = {}
+    for module in filter(None, MODULES):
+        names = {target.removeprefix("sklode.") for target in imports(module)}
+        # what is imported is a module, or a name in one
+        owners = {name.rpartition(".")[0] for name in names - set(MODULES)}
+        graph[module] = ((names | owners) & set(MODULES)) - {module, ""}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_every_layer_of_the_structural_model_has_its_place() -> None:

@@ -17,6 +17,7 @@ from sklode.engine.threads import n_threads
 from sklode.engine.walk import (
     DENSE,
     FLOWS,
+    TERMS,
     VISITS,
     Cell,
     Field,
@@ -95,11 +96,12 @@ class _Layers:
         self.weights = Weights(
             w1=w1, w2=w2, m=w1 @ wo, wo=wo, b1=b1, b2=b2, c=w1 @ bo, bo=bo
         )
-        stages, b = TABLEAUS[method]
-        self.n_stages, self.b = len(b), np.array(b, w1.dtype)
-        # of the most stages that a method has: `combine` sums as many, with weights 0
-        self.a = np.zeros((4, 4), w1.dtype)
-        for i, weights in enumerate(stages):
+        tableau = TABLEAUS[method]
+        self.n_stages, self.b = len(tableau.b), np.array(tableau.b, w1.dtype)
+        # stages that there are not have weights 0
+        n = TERMS * math.ceil(self.n_stages / TERMS)
+        self.a = np.zeros((n, n), w1.dtype)
+        for i, weights in enumerate(tableau.a):
             self.a[i, : len(weights)] = weights
         # multiplications of a step
         self.cost = self.n_stages * (self.width**2 + w2.size) + 2 * w1.size
@@ -176,7 +178,7 @@ class _Walk:
         n_wide = self.n_series * self.layers.width
         n_narrow = self.n_series * self.layers.n_state
 
-        # `combine` sums four stages, and 0 times what was never written may be NaN
+        # stages have weights 0, and 0 times what was never written may be NaN
         def zeros(*shape):
             return np.zeros(shape, self.steps.dt.dtype)
 
@@ -188,8 +190,8 @@ class _Walk:
             lengths=zeros(n_wide),
             second=zeros(n_wide),
             total=zeros(n_wide),
-            slopes=zeros(4, n_wide),
-            by_entered=zeros(4, n_wide),
+            slopes=zeros(len(self.layers.a), n_wide),
+            by_entered=zeros(len(self.layers.a), n_wide),
             rise=zeros(n_narrow),
             moved=zeros(n_narrow),
             cells=zeros(n_narrow),

@@ -40,6 +40,8 @@ from sklode.engine.products import add_outer, product
 # Flags of a step, which add up: what it does.
 FLOWS, VISITS, DENSE = 1, 2, 4
 
+TERMS = 4  # stages that `combine` sums at once
+
 
 class Steps(NamedTuple):
     """What all steps of a block are."""
@@ -70,7 +72,7 @@ class Field(NamedTuple):
     biases are repeated for each series.
     """
 
-    a: np.ndarray  # (4, 4), 0 beyond the stages that there are
+    a: np.ndarray  # (stage, stage), filled up with 0 to a multiple of `TERMS`
     b: np.ndarray  # (stage,)
     weights: Weights
     n_state: int
@@ -115,12 +117,20 @@ class Room(NamedTuple):
     lengths: np.ndarray
     second: np.ndarray
     total: np.ndarray
-    slopes: np.ndarray  # (4, series * width)
-    by_entered: np.ndarray  # (4, series * width)
+    slopes: np.ndarray  # (stage, series * width), of as many stages as a
+    by_entered: np.ndarray  # (stage, series * width)
     rise: np.ndarray  # (series * state,), as the next two
     moved: np.ndarray
     cells: np.ndarray
     by_gates: np.ndarray  # (series * gate * state,)
+
+
+@inner
+def _combine(base, scale, slopes, weights, out):
+    """Set out to base + scale * (a weighted sum of all stages' slopes)."""
+    combine(base, scale, slopes, weights, out)
+    for first in range(TERMS, weights.size, TERMS):
+        combine(out, scale, slopes[first:], weights[first:], out)
 
 
 @inlined
@@ -136,7 +146,7 @@ def _step(field, kept, k, dt, bias, flows, room, out):
     product(h, own.w1, width, bias, room.entered)
     # stage i enters at p + dt * sum over j < i of a_ij (M v_j + c): a is 0 from i on
     for i in range(n_stages):
-        combine(room.entered, lengths, slopes, field.a[i], v1[i])
+        _combine(room.entered, lengths, slopes, field.a[i], v1[i])
         activate(v1[i])
         if v2.size > 0:
             product(v1[i], own.w2, width, own.b2, v2[i])
@@ -182,7 +192,7 @@ def _step_back(field, kept, k, dt, flows, g, by_rate, grads, room):
         by_last = room.second if v2.size > 0 else by_first
         # M v_i + c enters the later stages j with a_ji dt; of later stages alone is
         # there a gradient yet that counts, as a_ji is 0 up to i
-        combine(zeros, lengths, room.by_entered, field.a[i], by_slope)
+        _combine(zeros, lengths, room.by_entered, field.a[i], by_slope)
         if i + 1 < n_stages:
             product(by_slope, own.m, width, none, by_last)
             add_outer(by_slope, last[i], width, width, by.m, by.c, scratch)

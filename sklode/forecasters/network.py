@@ -13,23 +13,26 @@ from sklearn.utils import check_random_state
 from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
 from sklode.engine.threads import own_modes
-from sklode.forecasters.asking import AskingForecaster
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.protocols import FittedModel, Horizon
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.hybrid.training import HybridTraining
 from sklode.latent_ode.training import LatentODETraining
-from sklode.training.parameters import (
-    check_parameters,
-    model_of,
-)
+from sklode.training.model import architecture_of
+from sklode.training.parameters import check_parameters, model_of
 from sklode.training.report import Reporter
+
+_TRAININGS: dict[str, type[HybridTraining] | type[LatentODETraining]] = {
+    "hybrid": HybridTraining,
+    "paper": LatentODETraining,
+}
+"""By the parameter ``model``."""
 
 
 class NetworkForecaster(ContinuousForecaster):
     """A forecaster that trains a network; a subclass names its encoder."""
 
-    encoder: ClassVar[str]  # see `build_network`
+    encoder: ClassVar[str]  # a key of `sklode.nn.encoders.ENCODERS`
     # what a search was told, by all that it cloned; None: no search asks
     _told_in_search: set[str] | None = None
 
@@ -114,7 +117,7 @@ class NetworkForecaster(ContinuousForecaster):
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""
         told = self._told_in_search
-        if told is None or self._model_name != "hybrid" or self.network_share_:
+        if told is None or self.network_share_:
             return
         if "no network" not in told:
             told.add("no network")
@@ -128,13 +131,17 @@ class NetworkForecaster(ContinuousForecaster):
             )
 
     @property
-    def _model_name(self) -> str:
-        return model_of(self)
+    def _fills_X(self) -> bool:
+        return _TRAININGS[model_of(self)].fills_X
+
+    @property
+    def _architecture(self) -> dict[str, Any]:
+        return architecture_of(self)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
 
-    def _twin(self) -> AskingForecaster:
+    def _twin(self) -> ContinuousForecaster:
         if self.network_share_:
             return self
         shared = {name: getattr(self, name) for name in ("freq", "clean")}
@@ -148,13 +155,14 @@ class NetworkForecaster(ContinuousForecaster):
         if purpose == "update" and self.guard and not self.network_share_:
             return start, 0  # a structural model that was kept is not undone
         rng = check_random_state(self.random_state)
-        training: HybridTraining | LatentODETraining
-        if self._model_name == "hybrid":
-            training = HybridTraining(history, self, rng, start, purpose)
-        else:
-            training = LatentODETraining(
-                history, self, rng, start, purpose, n_ahead=steps_ahead(fh)
-            )
+        training = _TRAININGS[model_of(self)](
+            history,
+            settings=self,
+            rng=rng,
+            start=start,
+            purpose=purpose,
+            n_ahead=steps_ahead(fh),
+        )
         model = training.train(Reporter(self.verbose))
         if model.network is not None:
             model.network.to("cpu")  # where forecasts are made, and every file is read

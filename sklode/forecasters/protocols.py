@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Protocol, TypeAlias
 
+import pandas as pd
+
 from sklode.data.arrays import Array, Columns
 from sklode.data.history import Asked, History
 
@@ -24,21 +26,24 @@ class Answers(Protocol):
     ``n`` is the number of draws, where a model draws.
     """
 
+    @property
+    def description(self) -> pd.DataFrame | None:
+        """What was found of each part; None of a model that has no parts."""
+
     def means(self, asked: Asked) -> Array:
         """Return point forecasts, (row, channel)."""
-        ...
 
     def variances(self, asked: Asked, n: int) -> Array:
         """Return variances of observations, (row, channel)."""
-        ...
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of observations, (row, channel, alpha)."""
-        ...
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        ...
+
+    def parts(self, asked: Asked) -> pd.DataFrame:
+        """Return what each part adds, a column for each (channel, part)."""
 
 
 class FittedModel(Protocol):
@@ -47,27 +52,21 @@ class FittedModel(Protocol):
     @property
     def architecture(self) -> dict[str, Any]:
         """Settings that a later fit must share."""
-        ...
 
     @property
     def clock(self) -> str:
         """Kind of the index, see `sklode.data.ticks.clock_of`."""
-        ...
 
     @property
     def columns(self) -> Columns:
         """Names of columns of y and of X, and categories."""
-        ...
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
-        ...
 
     def answers(self, history: History, seed: int, before: Answers | None) -> Answers:
         """Return what it answers of series; ``before`` are its answers until now."""
-        ...
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes that it has."""
-        ...

@@ -178,17 +178,19 @@ class StructuralForecaster(ContinuousForecaster):
             ticks = season_ticks(given, history.rows.like, history.steps)
             seasons = seasons_shown(given, ticks, observations)
         structural = fit_model(history.rows, seasons, self.logarithm, known)
-        settings = {"seasons": self.seasons, "logarithm": self.logarithm}
-        settings |= told(self)
         model = StructuralFit(
             structural=structural,
             sizes=(observations.values.shape[1], observations.controls.shape[1]),
             clock=observations.clock,
-            architecture=settings,
+            architecture=self._architecture,
             columns=columns,
             n_rows=n_rows,
         )
         return model, seed
+
+    @property
+    def _architecture(self) -> dict[str, Any]:
+        return {"seasons": self.seasons, "logarithm": self.logarithm, **told(self)}
 
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)

@@ -55,7 +55,7 @@ def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
     if hasattr(forecaster, "components_"):
         topics["structure"] = _parts(forecaster.components_)
     if hasattr(forecaster, "network_share_"):
-        topics["network"] = _network(forecaster)
+        topics["network"] = forecaster._model.contribution
     # a forecaster that was loaded from a file was not fitted here
     if forecaster._fit_seconds is not None:
         seconds = forecaster._fit_seconds
@@ -77,18 +77,6 @@ def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
             )
         topics["to try"] = "\n".join(advice) or "nothing stands out"
     return topics
-
-
-def _network(forecaster: Any) -> str:
-    """Return how much of a forecast is the network's."""
-    if forecaster._model_name == "paper":
-        return "is the whole forecast"
-    share = forecaster.network_share_
-    if not share:
-        return "does not count: the structural model alone forecasts"
-    return (
-        f"moves the structural model's forecast, by a weight of {share:.2g} on average"
-    )
 
 
 def _largest_drift(answers: object) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,19 +60,6 @@ class NetworkWeights:
             reach=reach,
         )
 
-    @classmethod
-    def none(cls, n_channels: int) -> NetworkWeights:
-        """Return one by which nothing counts."""
-        one = np.ones((1, n_channels))
-        return cls(
-            leads=np.zeros(1),
-            weights=0.0 * one,
-            factors=one,
-            usual=one,
-            most=np.zeros(n_channels),
-            reach=0.0,
-        )
-
     def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
         """Return weights and factors of a channel at leads; else 0 and 1."""
         # a lead of 0 is a row that was seen, or lies before one
@@ -94,7 +81,9 @@ class HybridModel(TrainedModel):
     @property
     def weighed(self) -> NetworkWeights:
         """What counts at each lead: nothing where none is proved."""
-        return self.weights or NetworkWeights.none(self.sizes[0])
+        n_channels = self.sizes[0]
+        none = NetworkWeights.whole(n_channels, reach=0.0)
+        return self.weights or replace(none, weights=np.zeros((1, n_channels)))
 
     def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
         """Return what it answers of series."""
@@ -121,6 +110,14 @@ class HybridModel(TrainedModel):
     def share(self) -> float:
         """How much of the network counts, on average."""
         return float(self.weighed.weights.mean())
+
+    @property
+    def contribution(self) -> str:
+        """How much of a forecast is the network's, in words."""
+        if not self.share:
+            return "does not count: the structural model alone forecasts"
+        told = f"by a weight of {self.share:.2g} on average"
+        return f"moves the structural model's forecast, {told}"
 
     def adjustments(
         self, history: History, queries: ChannelRows, known: Observations

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from sklode.data.arrays import Numbers
-from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of
 from sklode.hybrid.guard import (
@@ -31,7 +30,7 @@ from sklode.hybrid.origins import Origins
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
-from sklode.training.parameters import TrainingSettings, resolve_device
+from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
     Drawer,
     Material,
@@ -98,39 +97,36 @@ class Split(NamedTuple):
 class HybridTraining(Training[HybridModel]):
     """A training that looks ahead from rows anywhere in the series."""
 
-    def __init__(
-        self,
-        history: History,
-        settings: TrainingSettings,
-        rng: np.random.RandomState,
-        start: HybridModel | None,
-        purpose: str,
-    ) -> None:
-        super().__init__(history, settings, rng, start, purpose)
-        weights_seed = seed_from(rng)
-        self.predict_seed = seed_from(rng)
-        self.split = Split.of(self.rows, rng)
+    fills_X = True
+    network: HybridODE
+    _is_given_up = _is_interrupted = False
+
+    def begin(self) -> None:
+        """Fit the structural model, and draw a network where one can be proved."""
+        weights_seed = seed_from(self.rng)
+        self.predict_seed = seed_from(self.rng)
+        self.split = Split.of(self.rows, self.rng)
         # what the network learns from until it is proved
         self.learned = self.rows
-        self.is_guarded = self.from_scratch and settings.guard is not False
+        self.is_guarded = self.from_scratch and self.settings.guard is not False
         self._validations: dict[int, Validation] = {}
-        self._is_given_up = self._is_interrupted = False
-        if start is None or self.from_scratch:
-            self.model = self._begun(start, weights_seed)
+        if self.start is None or self.from_scratch:
+            self.model = self._begun(weights_seed)
             may_learn = self.model.network is not None
         else:
-            self.model = self.continued(start)
+            self.model = self.continued(self.start)
             _, usable = _usable(self.model, self.learned)
             may_learn = len(usable) > 0
         if may_learn:
             self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
         if self.model.network is not None:
-            self.model.network.to(resolve_device(settings.device))
+            device = resolve_device(self.settings.device)
+            self.network = self.model.network.to(device)
 
-    def _begun(self, start: HybridModel | None, seed: int) -> HybridModel:
+    def _begun(self, seed: int) -> HybridModel:
         """Return a model with an untrained network, or none if it cannot be proved."""
         # what pretraining left without a network stays so
-        kept = start if self.purpose in ("fine-tune", "update") else None
+        kept = self.start if self.purpose in ("fine-tune", "update") else None
         before = self.rows.until(self.split.cuts[0])
         can_prove = self._can_prove(before)
         if self.is_guarded and can_prove:
@@ -201,25 +197,23 @@ class HybridTraining(Training[HybridModel]):
         return network
 
     def train(self, reporter: Reporter) -> HybridModel:
-        """Train, validate, and return the model."""
-        network = self.model.network
-        if network is None:
+        """Begin, train, validate, and return the model."""
+        self.begin()
+        if self.model.network is None:
             reporter.say("No network: its rows are too few, or pretraining left none.")
             return self.model
-        material = self.material(network, self.learned)
         trainer = self.learn(
-            network,
-            material=material,
+            self.material(self.learned),
             schedule=self.schedule,
             reporter=reporter,
             goes_on=self._goes_on,
         )
         self._is_interrupted = trainer.interrupted
-        network.eval()
+        self.network.eval()
         model = self.trained(trainer)
         if not self.from_scratch:
             return model
-        weights = self._weights(network, reporter)
+        weights = self._weights(reporter)
         if weights is None:
             reporter.say(
                 "The network has not proved itself: the structural model answers alone."
@@ -229,14 +223,14 @@ class HybridTraining(Training[HybridModel]):
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if self.is_guarded and not self._is_interrupted:
             reporter.say("It trains on, on all rows.")
-            self._train_on(network, self.rows, reporter)
+            self._train_on(self.rows, reporter)
         return model
 
-    def _weights(self, network: HybridODE, reporter: Reporter) -> NetworkWeights | None:
+    def _weights(self, reporter: Reporter) -> NetworkWeights | None:
         """Return what counts of the network, by every stretch that was held out."""
         n_channels = self.model.sizes[0]
         if not self.is_guarded:
-            return NetworkWeights.whole(n_channels, network.reach)
+            return NetworkWeights.whole(n_channels, self.network.reach)
         if self._is_given_up:
             return None
         found: list[Evidence] = []
@@ -245,23 +239,20 @@ class HybridTraining(Training[HybridModel]):
                 break
             # what it is asked next comes after the stretch before: it may learn that
             if number:
-                self._train_on(network, self.rows.until(cut), reporter)
-            with torch_threads(network):
+                self._train_on(self.rows.until(cut), reporter)
+            with torch_threads(self.network):
                 found.append(self._evidence(number))
             if not has_prospects(found[-1], n_channels):
                 return None
         of_blocks = not self.split.of_series
         return network_weights_of(found, n_channels, of_blocks=of_blocks)
 
-    def _train_on(
-        self, network: HybridODE, rows: Observations, reporter: Reporter
-    ) -> None:
+    def _train_on(self, rows: Observations, reporter: Reporter) -> None:
         """Train on; where that diverges, the network stays as it was proved."""
         share = _FURTHER[self.split.of_series]
-        proved = copy.deepcopy(network.state_dict())
+        proved = copy.deepcopy(self.network.state_dict())
         trainer = self.learn(
-            network,
-            material=self.material(network, rows),
+            self.material(rows),
             schedule=Schedule(
                 n_epochs=math.ceil(share * self.schedule.n_epochs),
                 rate=_FURTHER_RATE,
@@ -269,10 +260,10 @@ class HybridTraining(Training[HybridModel]):
             reporter=reporter,
         )
         if trainer.n_restored:
-            network.load_state_dict(proved)
+            self.network.load_state_dict(proved)
             reporter.say("Training on diverged: the network stays as it was proved.")
         self._is_interrupted |= trainer.interrupted
-        network.eval()
+        self.network.eval()
 
     def _goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""
@@ -306,9 +297,9 @@ class HybridTraining(Training[HybridModel]):
             cut = rows.bounds[:-1] + n_before
         return Validation.of(rows, cut=cut, structural=structural, model=self.model)
 
-    def material(self, network: HybridODE, rows: Observations) -> Material:
+    def material(self, rows: Observations) -> Material:
         """Return batches of windows that end at any of these rows."""
-        settings, validation = self.settings, None
+        settings, network, validation = self.settings, self.network, None
         origins, usable = _usable(self.model, rows)
         if settings.early_stopping:
             rng = np.random.default_rng(self.predict_seed)
@@ -323,11 +314,7 @@ class HybridTraining(Training[HybridModel]):
             if len(spared) and len(ends):
                 held_out = np.sort(rng.permutation(ends)[:64])
                 validation = self._batch(
-                    origins,
-                    network=network,
-                    ends=held_out,
-                    ahead=network.reach,
-                    rng=rng,
+                    origins, ends=held_out, ahead=network.reach, rng=rng
                 )
                 rows, origins, usable = before, spared_origins, spared
         n_rows, reach = len(rows.ticks), network.reach
@@ -347,16 +334,13 @@ class HybridTraining(Training[HybridModel]):
                 ahead = reach
                 if chances is None:
                     ahead *= _SHORTEST + (1 - _SHORTEST) * rng.random()
-                yield self._batch(
-                    origins, network=network, ends=ends, ahead=ahead, rng=rng
-                )
+                yield self._batch(origins, ends=ends, ahead=ahead, rng=rng)
 
         return Material(draw=draw, n_batches=n_batches, validation=validation)
 
     def _batch(
         self,
         origins: Origins,
-        network: HybridODE,
         ends: Numbers,
         ahead: float,
         rng: np.random.Generator,
@@ -380,7 +364,7 @@ class HybridTraining(Training[HybridModel]):
             n_rows=n_rows,
             asked=asked,
             path=origins.path(ends, ahead),
-            network=network,
+            network=self.network,
             hidden=hidden,
             target=origins.values[asked.row, asked.channel],
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,15 +21,14 @@ from sklode.data.checks import finite
 from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
 from sklode.data.scaled_rows import KnownControls
+from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
 from sklode.engine.threads import own_modes
 from sklode.latent_ode.calibration import scales_at
-from sklode.latent_ode.network import make_batch
+from sklode.latent_ode.network import LatentODE, make_batch
 from sklode.latent_ode.randomness import normals
+from sklode.latent_ode.windows import WindowSet
 from sklode.nn import ControlPath
-
-if TYPE_CHECKING:
-    from sklode.latent_ode.model import LatentODEModel
 
 _WINDOWS_AT_ONCE = 512
 # windows times draws times steps, or stamps if they are more
@@ -38,7 +37,7 @@ _FEWEST_ROWS = 16  # windows times draws, which the engine takes together
 _WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 
 
-class Part(NamedTuple):
+class Solution(NamedTuple):
     """Answers that were solved together, in the network's units."""
 
     place: Numbers  # (query,): among all that is asked
@@ -47,18 +46,26 @@ class Part(NamedTuple):
 
 
 class LatentODEAnswers:
-    """A fitted model with its history: rows in, finite tables out.
+    """A trained network with a history: rows in, finite tables out.
 
-    Methods raise `SolverError` where an equation cannot be solved or an answer is not
-    finite. ``seed`` is that of all draws.
+    ``windows`` are those of what is seen alone: what lies ahead needs no rows.
+    ``scales`` is a table, see `scales_at`; ``seed`` is that of all draws. Methods raise
+    `SolverError` where an equation cannot be solved or an answer is not finite.
     """
 
-    def __init__(self, model: LatentODEModel, history: History, seed: int) -> None:
-        self._model = model
-        self._history = history
-        self._seed = seed
-        # of what is seen alone: what lies ahead needs no rows
-        self._windows = model.windows(history.observations).reaching(0)
+    description = None  # its forecasts have no parts
+
+    def __init__(
+        self,
+        network: LatentODE,
+        history: History,
+        windows: WindowSet,
+        units: Units,
+        scales: Array,
+        seed: int,
+    ) -> None:
+        self._network, self._history, self._windows = network, history, windows
+        self._units, self._scales, self._seed = units, scales, seed
 
     def _shape(self, asked: Asked) -> tuple[int, int]:
         return len(asked.index), len(self._history.channels)
@@ -66,45 +73,54 @@ class LatentODEAnswers:
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
         table = np.empty(self._shape(asked))
-        for part in self._parts(asked, n=0):
-            table[part.place] = self._model.units.original(part.paths[0])
+        for solution in self._solutions(asked, n=0):
+            table[solution.place] = self._units.original(solution.paths[0])
         return table
 
     def variances(self, asked: Asked, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
         deviation = np.empty(self._shape(asked))
-        for part in self._parts(asked, n):
-            variance = part.paths.var(axis=0) + part.noise**2
-            deviation[part.place] = np.sqrt(variance)
+        for solution in self._solutions(asked, n):
+            variance = solution.paths.var(axis=0) + solution.noise**2
+            deviation[solution.place] = np.sqrt(variance)
         # squared last, and finite or an error: the scale's square may overflow
-        deviation *= self._model.units.scale
+        deviation *= self._units.scale
         with np.errstate(over="ignore"):
             return finite(deviation**2)
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
         table = np.empty((*self._shape(asked), len(alpha)))
-        for part in self._parts(asked, n, noisy=True):
-            paths = self._model.units.original(part.paths)
+        for solution in self._solutions(asked, n, noisy=True):
+            paths = self._units.original(solution.paths)
             found = np.quantile(paths, alpha, axis=0)
-            table[part.place] = np.moveaxis(found, 0, -1)
+            table[solution.place] = np.moveaxis(found, 0, -1)
         return table
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         table = np.empty((n, *self._shape(asked)))
-        for part in self._parts(asked, n, noisy=noise):
-            table[:, part.place] = self._model.units.original(part.paths)
+        for solution in self._solutions(asked, n, noisy=noise):
+            table[:, solution.place] = self._units.original(solution.paths)
         return table
 
-    def _parts(self, asked: Asked, n: int, noisy: bool = False) -> Iterator[Part]:
+    def parts(self, asked: Asked) -> pd.DataFrame:
+        """Refuse: a network's forecasts have no parts."""
+        raise ValueError(
+            "components need model=\"hybrid\"; got model='paper', which has none. Fit "
+            'with model="hybrid", or a StructuralForecaster.'
+        )
+
+    def _solutions(
+        self, asked: Asked, n: int, noisy: bool = False
+    ) -> Iterator[Solution]:
         """Yield paths of ``n`` draws; of none, that of the mean of q(z0).
 
         All stamps that a window answers share a draw's z0.
         """
         window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
-        noise: Array = self._model.network.noise_scale.detach().numpy()
+        noise: Array = self._network.noise_scale.detach().numpy()
         first = windows.times[windows.start[window]]
         last = windows.times[windows.end[window] - 1]
         # since what was seen, on whichever side; at most 0 inside
@@ -115,7 +131,7 @@ class LatentODEAnswers:
                     window[place], times=times[place], known=known, n=n
                 )
                 mean = paths.mean(axis=0)
-                scale = scales_at(self._model.scales, outside[place])
+                scale = scales_at(self._scales, outside[place])
                 # the scale is one of deviations: of draws, and of the noise
                 if n:
                     paths = mean + scale * (paths - mean)
@@ -130,7 +146,7 @@ class LatentODEAnswers:
                     )
                     paths += scale * noise * white
                 self._check_finite(paths, asked.index[place])
-                yield Part(place=place, paths=paths, noise=scale * noise)
+                yield Solution(place=place, paths=paths, noise=scale * noise)
         except SolverError as error:
             stamps = asked.index.get_level_values(-1)
             reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
@@ -159,7 +175,7 @@ class LatentODEAnswers:
         n_spacings = (centred - first + spacing // 2) // spacing
         start = np.clip(first + n_spacings * spacing, first, last)
         ticks_since = ticks_between(seen.ticks[first], ticks)
-        times = ticks_since / self._model.units.time
+        times = ticks_since / self._units.time
         # starts of all windows rise by one within a piece: each start is among them
         return np.searchsorted(windows.start, start), times
 
@@ -174,7 +190,7 @@ class LatentODEAnswers:
         return KnownControls(
             bounds=np.searchsorted(windows.series[window], pieces),
             times=times,
-            values=self._model.units.controls(known.controls),
+            values=self._units.controls(known.controls),
         )
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
@@ -186,7 +202,7 @@ class LatentODEAnswers:
         counts = np.bincount(number)
         # states of a window: one at each stamp asked, and one at each step
         size = counts.astype(float)
-        spacing = self._model.network.decoder.solver.grid_spacing
+        spacing = self._network.decoder.solver.grid_spacing
         np.maximum.at(size, number, np.abs(since) / spacing)
         largest = np.argsort(-size, kind="stable")
         # the inverse of a permutation, its argsort, is each window's rank
@@ -205,7 +221,7 @@ class LatentODEAnswers:
         self, window: Numbers, times: Array, known: KnownControls | None, n: int
     ) -> Array:
         """Return x^ of draws of z0, or its mean, (sample, query, channel)."""
-        network, windows = self._model.network, self._windows
+        network, windows = self._network, self._windows
         spacing = network.decoder.solver.grid_spacing
         # queries come by window: a row of ``asked`` each, from where the number changes
         begin = np.flatnonzero(np.diff(window, prepend=-1))
@@ -263,11 +279,11 @@ class LatentODEAnswers:
             return
         # argmin finds the first False
         first, n_bad = index[np.argmin(good)], int((~good).sum())
-        settings = self._model.architecture
+        solver = self._network.decoder.solver
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
             f"the first at {first}: the latent trajectory overflows "
-            f"(method={settings['method']!r}, step_size={settings['step_size']:g}). "
+            f"(method={solver.method!r}, step_size={solver.step_size:g}). "
             "Ask for stamps nearer to the observations, or fit again with a lower lr, "
             "a lower clip_norm or a smaller step_size."
         )

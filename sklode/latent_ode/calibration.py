@@ -7,7 +7,7 @@ errors of forecasts of windows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ from sklode.data.scaling import normal_scale
 from sklode.latent_ode.network import Batch, LatentODE, make_batch
 from sklode.latent_ode.randomness import normals
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
-
-if TYPE_CHECKING:
-    from sklode.latent_ode.model import LatentODEModel
 
 _N_DRAWS = 32  # of z0, that the model's own spread is measured from
 _KNOTS = 4  # parts of the leads, with equally many errors
@@ -150,7 +147,7 @@ def calibrate(
 
 
 def measured_calibration(
-    model: LatentODEModel,
+    network: LatentODE,
     windows: WindowSet,
     cut: Numbers,
     epochs: int,
@@ -160,10 +157,11 @@ def measured_calibration(
 
     The larger scale counts, since rows held out, each series' from ``cut`` on,
     may be easy ones; where they are many, theirs does. A model that was not trained
-    here, of no ``epochs``, has seen none of them: all count as held out. Where there
-    are too few, what the model had is kept.
+    here, of no ``epochs``, has seen none of them: all count as held out. None where
+    there are too few.
     """
-    reaching = windows.reaching(max(2 * model.horizon, model.window_length))
+    window_length = windows.window_length
+    reaching = windows.reaching(max(2 * windows.horizon, window_length))
     first = reaching.bounds[:-1]
     # from a half on, thinning takes the doubt away
     optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
@@ -176,12 +174,12 @@ def measured_calibration(
     found: list[Array] = []
     for measure in measures:
         # rows that a whole window stands before, so that a forecast may be of them
-        start = np.maximum(measure.from_row, first + model.window_length)
+        start = np.maximum(measure.from_row, first + window_length)
         n_rows = int(np.maximum(reaching.bounds[1:] - start, 0).sum())
         if n_rows < _FEWEST:
             continue
         residuals = _residuals_from(
-            model.network, windows=reaching, from_row=measure.from_row, start=start
+            network, windows=reaching, from_row=measure.from_row, start=start
         )
         if residuals is None:
             continue
@@ -195,7 +193,7 @@ def measured_calibration(
         if n_rows >= _MANY:
             break
     if not found:
-        return model.calibration
+        return None
     # tables have knots of their own: at those of all the larger scale counts
     lags = np.unique(np.concatenate([table[:, 0] for table in found]))
     scales = np.max([scales_at(table, lags) for table in found], axis=0)

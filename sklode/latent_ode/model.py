@@ -41,7 +41,19 @@ class LatentODEModel(TrainedModel):
 
     def answers(self, history: History, seed: int, before: object) -> LatentODEAnswers:
         """Return what it answers of series, by draws of a seed."""
-        return LatentODEAnswers(self, history, seed)
+        return LatentODEAnswers(
+            network=self.network,
+            history=history,
+            windows=self.windows(history.observations).reaching(0),
+            units=self.units,
+            scales=self.scales,
+            seed=seed,
+        )
+
+    @property
+    def contribution(self) -> str:
+        """How much of a forecast is the network's, in words."""
+        return "is the whole forecast"
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster."""

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from sklode.data.arrays import Array, Numbers
-from sklode.data.history import History
 from sklode.data.scaled_rows import ScaledRows, spread
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.latent_ode.calibration import measured_calibration
@@ -23,10 +22,9 @@ from sklode.latent_ode.model import LatentODEModel
 from sklode.latent_ode.network import Batch, LatentODE, build_network, make_batch
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
 from sklode.nn.settings import NetworkSettings
-from sklode.nn.solvers import FOLLOWED
-from sklode.training.parameters import TrainingSettings, resolve_device
+from sklode.nn.solvers import Solver
+from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
-    Drawer,
     Material,
     Training,
     drawn_network,
@@ -55,21 +53,14 @@ _WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84
 
 
 class LatentODETraining(Training[LatentODEModel]):
-    """A training on windows whose first rows the decoder starts from.
+    """A training on windows whose first rows the decoder starts from."""
 
-    ``n_ahead`` is the farthest step of the horizon that will be asked for.
-    """
+    fills_X = False
+    network: LatentODE
 
-    def __init__(
-        self,
-        history: History,
-        settings: TrainingSettings,
-        rng: np.random.RandomState,
-        start: LatentODEModel | None,
-        purpose: str,
-        n_ahead: int | None = None,
-    ) -> None:
-        super().__init__(history, settings, rng, start, purpose)
+    def begin(self) -> None:
+        """Settle sizes of windows, units and what is held out; draw a network."""
+        settings, start = self.settings, self.start
         unit = time_unit(self.rows, _MEAN_GAP) if start is None else start.units.time
         pieces = split_at_gaps(self.rows, unit)
         if start is None:
@@ -77,12 +68,11 @@ class LatentODETraining(Training[LatentODEModel]):
                 pieces.lengths,
                 window_length=settings.window_length,
                 horizon=settings.horizon,
-                n_ahead=n_ahead,
+                n_ahead=self.n_ahead,
             )
         else:
             window_length, horizon = start.window_length, start.horizon
-        span = window_length + horizon
-        self.cut = self._cut(pieces.bounds, span, rng)
+        self.cut = self._cut(pieces.bounds, span=window_length + horizon)
         # a network goes on in the units that it has learned
         units = Units.of(pieces.until(self.cut), unit) if start is None else start.units
         held = self._held(units)
@@ -94,7 +84,7 @@ class LatentODETraining(Training[LatentODEModel]):
         )
         if start is None:
             self.model = LatentODEModel(
-                network=self._drawn(seed_from(rng)),
+                network=self._drawn(seed_from(self.rng)),
                 units=units,
                 clock=self.rows.clock,
                 window_length=window_length,
@@ -105,12 +95,11 @@ class LatentODETraining(Training[LatentODEModel]):
             )
         else:
             self.model = replace(self.continued(start), held=held)
-        network = self.model.network
-        network.to(resolve_device(settings.device))
-        network.hold(torch.from_numpy(held))
+        self.network = self.model.network.to(resolve_device(settings.device))
+        self.network.hold(torch.from_numpy(held))
         n_windows = len(self._trained_on(self.windows))
         self.schedule = self.schedule_of(n_windows, _UPDATES)
-        self.predict_seed = seed_from(rng)
+        self.predict_seed = seed_from(self.rng)
 
     def _held(self, units: Units) -> Array:
         """Return what constant channels are forecast by; NaN for all others.
@@ -124,7 +113,7 @@ class LatentODETraining(Training[LatentODEModel]):
         is_known = self.from_scratch | (np.abs(held) < 1e-9)
         return np.where(is_known, held, np.nan)
 
-    def _cut(self, bounds: Numbers, span: int, rng: Drawer) -> Numbers:
+    def _cut(self, bounds: Numbers, span: int) -> Numbers:
         """Return the row of each series from which on nothing is trained on.
 
         With early stopping ends are held out, or whole series where else few windows of
@@ -139,10 +128,10 @@ class LatentODETraining(Training[LatentODEModel]):
 
         if not self.settings.early_stopping:
             return end
-        cut = held_out_rows(bounds, share=_HELD_OUT, of_series=False, rng=rng)
+        cut = held_out_rows(bounds, share=_HELD_OUT, of_series=False, rng=self.rng)
         is_several = round(_HELD_OUT * len(end)) > 0
         if is_several and n_left(cut) < _ENOUGH * n_windows.sum():
-            cut = held_out_rows(bounds, share=_HELD_OUT, of_series=True, rng=rng)
+            cut = held_out_rows(bounds, share=_HELD_OUT, of_series=True, rng=self.rng)
         return cut if n_left(cut) else end
 
     def _drawn(self, seed: int) -> LatentODE:
@@ -153,11 +142,9 @@ class LatentODETraining(Training[LatentODEModel]):
         # a median of some windows, of which a long series has very many
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
-        # the period whose angle in one step is the most that the solver follows
-        most = FOLLOWED[architecture.method]
-        followed = 2 * math.pi * architecture.step_size / most
+        solver = Solver(architecture.method, architecture.step_size)
         # faster oscillations are hardly seen one unit apart
-        shortest = max(4.0, followed)
+        shortest = max(4.0, solver.shortest_period)
         return drawn_network(
             lambda: build_network(architecture, n_channels, n_controls),
             seed=seed,
@@ -166,23 +153,19 @@ class LatentODETraining(Training[LatentODEModel]):
         )
 
     def train(self, reporter: Reporter) -> LatentODEModel:
-        """Train, calibrate the spreads, and return the model."""
-        network = self.model.network
-        trainer = self.learn(
-            network,
-            material=self.material(),
-            schedule=self.schedule,
-            reporter=reporter,
-        )
-        network.eval()
-        with torch_threads(network):
-            calibration = measured_calibration(
-                self.model,
+        """Begin, train, calibrate the spreads, and return the model."""
+        self.begin()
+        trainer = self.learn(self.material(), self.schedule, reporter)
+        self.network.eval()
+        with torch_threads(self.network):
+            found = measured_calibration(
+                self.network,
                 windows=self.windows,
                 cut=self.cut,
                 epochs=self.schedule.n_epochs,
                 thinning=self.settings.thinning,
             )
+        calibration = self.model.calibration if found is None else found
         return replace(self.trained(trainer), calibration=calibration)
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
@@ -201,7 +184,7 @@ class LatentODETraining(Training[LatentODEModel]):
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
         ]
-        device = next(self.model.network.parameters()).device
+        device = next(self.network.parameters()).device
 
         def draw(epoch: int) -> Iterator[Batch]:
             begun = [windows for begin, windows in stages if epoch > begin]

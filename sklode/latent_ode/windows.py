@@ -60,12 +60,9 @@ class WindowSet:
 
     def shortened(self, share: float) -> WindowSet:
         """Return windows of a share of these lengths."""
-        return WindowSet(
-            self.rows,
-            window_length=max(math.ceil(share * self.window_length), 1),
-            horizon=math.ceil(share * self.horizon),
-            counted=self.counted,
-        )
+        seen = max(math.ceil(share * self.window_length), 1)
+        ahead = math.ceil(share * self.horizon)
+        return WindowSet(self.rows, seen, horizon=ahead, counted=self.counted)
 
     def reaching(self, horizon: int) -> WindowSet:
         """Return windows that end ``horizon`` rows later or with their series."""

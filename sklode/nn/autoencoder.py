@@ -32,12 +32,10 @@ class TrainingBatch(Protocol):
     @property
     def times(self) -> Tensor:
         """Time of each row, (batch, time)."""
-        ...
 
     @property
     def values(self) -> Tensor:
         """Values, (batch, time, channel)."""
-        ...
 
 
 class Autoencoder(nn.Module, ABC):

@@ -48,7 +48,8 @@ class ODERNN(nn.Module):
         How h flows; the default of `Solver`.
     """
 
-    _cell: ClassVar[type[nn.RNNCell] | type[nn.LSTMCell]] = nn.RNNCell
+    flows: ClassVar[bool] = True  # between visits
+    _cell: ClassVar[type[nn.RNNCell | nn.LSTMCell | nn.GRUCell]] = nn.RNNCell
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class ODERNN(nn.Module):
         flows = (steps.dt != 0).any(0).tolist()
         visited = steps.visits.any(0).tolist()
         # h, and C beside it
-        is_lstm = isinstance(self, ODELSTM)
+        is_lstm = self._cell is nn.LSTMCell
         h = c = steps.inputs.new_zeros(len(steps.inputs), self.hidden_size)
         # unbound at once: single columns are slow backward
         inputs = steps.inputs.unbind(1)
@@ -189,6 +190,8 @@ class RNN(ODERNN):
 
     The cell also reads the time since its last visit.
     """
+
+    flows = False
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size + 1, hidden_size)
@@ -229,20 +232,20 @@ class ODELSTM(ODERNN):
     _cell = nn.LSTMCell
 
 
+ENCODERS: dict[str, type[ODERNN]] = {
+    "rnn": RNN,
+    "ode-rnn": ODERNN,
+    "ode-lstm": ODELSTM,
+}
+"""By the names that forecasters have for them, and their files."""
+
+
 def build_encoder(settings: NetworkSettings, input_size: int, solver: Solver) -> ODERNN:
     """Return the encoder that a forecaster's ``settings`` name, untrained."""
-    if settings.encoder == "rnn":
-        return RNN(input_size, settings.hidden_size)
-    kind = {"ode-rnn": ODERNN, "ode-lstm": ODELSTM}[settings.encoder]
+    kind = ENCODERS[settings.encoder]
+    if not kind.flows:
+        return kind(input_size, settings.hidden_size)
     # the field is made before the cell: random weights are drawn in this order
-    field = VectorField(
-        settings.hidden_size,
-        width=settings.field_width,
-        depth=settings.field_depth,
-    )
-    return kind(
-        input_size,
-        hidden_size=settings.hidden_size,
-        vector_field=field,
-        solver=solver,
-    )
+    size = settings.hidden_size
+    field = VectorField(size, settings.field_width, settings.field_depth)
+    return kind(input_size, hidden_size=size, vector_field=field, solver=solver)

@@ -14,7 +14,7 @@ from typing import Any
 class NetworkSettings:
     """What a forecaster's parameters say of its network; see their docstrings."""
 
-    encoder: str  # "rnn", "ode-rnn" or "ode-lstm"
+    encoder: str  # a key of `sklode.nn.encoders.ENCODERS`
     hidden_size: int
     latent_size: int
     field_width: int

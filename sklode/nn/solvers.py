@@ -20,14 +20,8 @@ from sklode.data.errors import SolverError
 from sklode.engine.tableaus import TABLEAUS
 from sklode.nn.vector_fields import VectorField
 
-METHODS = (*TABLEAUS, "dopri5", "dopri5_adjoint")
-
-FOLLOWED = {
-    **dict.fromkeys(("rk4", "dopri5", "dopri5_adjoint"), math.pi / 2),
-    "midpoint": 0.5,
-    "euler": 0.1,
-}
-"""Radians per step that a method follows at about constant amplitude."""
+_ADAPTIVE = "dopri5", "dopri5_adjoint"
+_FOLLOWED = math.pi / 2  # by these, see `Tableau`
 
 # tolerances of a step's error, where it is controlled
 _RTOL, _ATOL = 1e-3, 1e-4
@@ -35,6 +29,11 @@ _RTOL, _ATOL = 1e-3, 1e-4
 # Of Dormand and Prince's method, in one of our steps, and in each of its
 # time units: fields that need more are stiff, and would take hours.
 _MOST_STEPS = 32
+
+
+def methods() -> tuple[str, ...]:
+    """Return the names of all methods."""
+    return (*TABLEAUS, *_ADAPTIVE)
 
 
 class Solver:
@@ -59,21 +58,28 @@ class Solver:
     """The compiled one, where it `compiles`; "eager": plain torch."""
 
     def __init__(self, method: str = "rk4", step_size: float = 1.0) -> None:
-        check_choice("method", method, METHODS)
-        self.method = method
-        self.is_adaptive = method not in TABLEAUS
+        check_choice("method", method, methods())
+        self.method, self.step_size = method, step_size
+        self._tableau = TABLEAUS.get(method)
+        self.is_adaptive = self._tableau is None
         # cubic Hermite interpolation errs by spacing**4 / 384 times the fourth
         # derivative, of order one in time_unit_: no more than the tolerance
         finest = (384 * _RTOL) ** 0.25 if self.is_adaptive else math.inf
         self.grid_spacing = min(step_size, finest)
         self.longest_step = math.inf if self.is_adaptive else step_size
 
+    @property
+    def shortest_period(self) -> float:
+        """Period of the fastest rotation that its steps follow, in ``time_unit_``."""
+        followed = _FOLLOWED if self._tableau is None else self._tableau.followed
+        return 2 * math.pi * self.step_size / followed
+
     def compiles(self, field: object, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for such tensors."""
         # subclasses, and fields of others, may do something else
         is_field = type(field) is VectorField and len(field.hidden) <= 2
         is_known = type(self) is Solver and (is_field or field is None)
-        is_chosen = self.engine == "fused" and self.method in TABLEAUS
+        is_chosen = self.engine == "fused" and not self.is_adaptive
         is_double = example.dtype == torch.float64
         has_type = is_double or example.dtype == torch.float32
         return is_known and is_chosen and has_type and example.device.type == "cpu"
@@ -98,19 +104,18 @@ class Solver:
         """
         if not dt.shape[1]:
             return state.unsqueeze(1)
-        if self.is_adaptive:
+        if self._tableau is None:
             return self._dormand_prince(field, state=state, dt=dt, control=control)
         # an explicit Runge-Kutta method: slope i is that of a stage that adds a[i][j]
         # of each slope j before it; the step adds b[i] of all
-        a, b = TABLEAUS[self.method]
         held = [None] * dt.shape[1] if control is None else control.unbind(1)
         states = [state]
         for length, u in zip(dt.unsqueeze(-1).unbind(1), held, strict=True):
             slopes: list[Tensor] = []
-            for weights in a:
+            for weights in self._tableau.a:
                 stage = _sum(states[-1], weights, slopes)
                 slopes.append(length * field(stage, u))
-            states.append(_sum(states[-1], b, slopes))
+            states.append(_sum(states[-1], self._tableau.b, slopes))
         return torch.stack(states, dim=1)
 
     def _dormand_prince(

@@ -12,17 +12,20 @@ from typing import Any
 import pandas as pd
 
 from sklode.data.arrays import Array, Columns
+from sklode.data.known import told
 from sklode.data.scaling import Units
 from sklode.data.ticks import TIMELIKE
 from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
+from sklode.training.parameters import TrainingSettings, model_of
 from sklode.training.trainer import HISTORY_COLUMNS
 
-ARCHITECTURE = (
-    *(one.name for one in fields(NetworkSettings)),
-    *("window_length", "horizon", "model"),
-)
-"""Settings of a network, which cannot change as training goes on."""
+
+def architecture_of(settings: TrainingSettings) -> dict[str, Any]:
+    """Return the settings that a training which goes on must share."""
+    names = *(one.name for one in fields(NetworkSettings)), "window_length", "horizon"
+    given = {name: getattr(settings, name) for name in names}
+    return given | {"model": model_of(settings)} | told(settings)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

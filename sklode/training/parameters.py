@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from sklode.data.checks import SIZE, check_constraints
 from sklode.data.known import KNOWN
-from sklode.nn.solvers import METHODS
+from sklode.nn.solvers import methods
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -29,7 +29,6 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "thinning": [Interval(Real, 0, 1, closed="left")],
     "model": [StrOptions({"hybrid", "paper"})],
     "level": [StrOptions({"deprecated", *MODEL_OF_LEVEL})],
-    "method": [StrOptions(set(METHODS))],
     "step_size": [_POSITIVE],
     "clip_norm": [_POSITIVE, None],
     "kl_weight": [_NOT_NEGATIVE],
@@ -66,7 +65,8 @@ class TrainingSettings(Protocol):
 
 def check_parameters(forecaster: TrainingSettings) -> None:
     """Check every constructor parameter of a forecaster."""
-    check_constraints(_CONSTRAINTS, forecaster)
+    of_method = {"method": [StrOptions(set(methods()))]}
+    check_constraints({**_CONSTRAINTS, **of_method}, forecaster)
     model = model_of(forecaster)
     if forecaster.level != "deprecated":
         if forecaster.model != "hybrid":

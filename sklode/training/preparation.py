@@ -10,20 +10,21 @@ import copy
 import functools
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 
 from sklode.data.arrays import Numbers
 from sklode.data.history import History
-from sklode.data.known import Known, told
+from sklode.data.known import Known
 from sklode.engine.threads import one_torch_thread
 from sklode.nn.autoencoder import Autoencoder, TrainingBatch
-from sklode.training.model import ARCHITECTURE, TrainedModel
-from sklode.training.parameters import TrainingSettings, model_of
+from sklode.training.model import TrainedModel, architecture_of
+from sklode.training.parameters import TrainingSettings
 from sklode.training.report import Reporter
 from sklode.training.trainer import Draw, Trainer
 
@@ -62,15 +63,20 @@ class Schedule(NamedTuple):
     rate: float = 1.0  # the peak, as a share of ``lr``
 
 
-class Training(Generic[Model]):
+class Training(ABC, Generic[Model]):
     """A training on all series, from new weights or those of ``start``.
 
     ``settings`` are a forecaster's parameters; its ``purpose`` is to "pretrain", "fit",
-    "fine-tune" (fit what was pretrained) or "update". The weights of the network of
-    ``model`` change as it learns; all else that is found makes a new model, at the end.
+    "fine-tune" (fit what was pretrained) or "update"; ``n_ahead`` is the farthest step
+    of the horizon that will be asked for, if that is known. The weights of the network
+    of ``model`` change as it learns; all else that is found makes a new model, at the
+    end.
     """
 
+    fills_X: ClassVar[bool]  # whether X that is not known is forecast itself
     model: Model
+    network: Autoencoder  # of the model, where it has one
+    predict_seed: int  # of all draws of forecasts
     schedule = Schedule()
 
     def __init__(
@@ -80,17 +86,23 @@ class Training(Generic[Model]):
         rng: np.random.RandomState,
         start: Model | None,
         purpose: str,
+        n_ahead: int | None,
     ) -> None:
-        self.settings, self.purpose = settings, purpose
+        self.settings, self.purpose, self.n_ahead = settings, purpose, n_ahead
         self.rows, self._history = history.observations, history
+        self.rng, self.start = rng, start
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.from_scratch = start is None or start.network is None
-        self.architecture: dict[str, Any] = {
-            **{name: getattr(settings, name) for name in ARCHITECTURE},
-            **told(settings),
-            "model": model_of(settings),
-        }
+        self.architecture = architecture_of(settings)
         self.columns = history.channels, history.controls, history.categories
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Find the model that is trained, and how long that takes."""
+
+    @abstractmethod
+    def train(self, reporter: Reporter) -> Model:
+        """Begin, train, and return the model."""
 
     def continued(self, start: Model) -> Model:
         """Return a model to train on: a copy, as its network changes in place."""
@@ -123,15 +135,14 @@ class Training(Generic[Model]):
 
     def learn(
         self,
-        network: Autoencoder,
         material: Material,
         schedule: Schedule,
         reporter: Reporter,
         goes_on: Callable[[int], bool] = lambda epoch: True,
     ) -> Trainer:
-        """Train a network, as long as it ``goes_on``; return how that went."""
+        """Train the network, as long as it ``goes_on``; return how that went."""
         trainer = Trainer(
-            network=network,
+            network=self.network,
             settings=self.settings,
             generator=self.generator,
             n_epochs=schedule.n_epochs,
@@ -140,7 +151,7 @@ class Training(Generic[Model]):
             rate=schedule.rate,
             goes_on=goes_on,
         )
-        with torch_threads(network):
+        with torch_threads(self.network):
             trainer.fit(material.draw, material.validation, reporter)
         return trainer
 

@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from sklode.engine.tableaus import TABLEAUS
 from sklode.latent_ode.network import Batch, LatentODE
 from sklode.nn import Solver
 from tests.networks import assert_same, gradients, latent_ode, windows
+from tests.problems import MERSON, twice
 from tests.series import on_engine, tiny, waves
 
 
@@ -30,9 +32,9 @@ def everything(network: LatentODE, batch: Batch, noise: Tensor) -> dict[str, Ten
     }
 
 
-@pytest.mark.usefixtures("float64")
+@pytest.mark.usefixtures("float64", "merson")
 @pytest.mark.parametrize("kind", ["rnn", "ode-rnn", "ode-lstm"])
-@pytest.mark.parametrize("method", ["euler", "midpoint", "rk4"])
+@pytest.mark.parametrize("method", [*TABLEAUS, "merson"])
 @pytest.mark.parametrize(("n_controls", "depth"), [(0, 2), (2, 1)])
 def test_bound_and_its_gradients_equal_those_of_torch(
     kind: str, method: str, n_controls: int, depth: int
@@ -41,6 +43,19 @@ def test_bound_and_its_gradients_equal_those_of_torch(
     batch = windows(n_controls=n_controls, longest_gap=3.0)
     noise = torch.randn(4, 3)
     assert_same(everything(fused, batch, noise), everything(eager, batch, noise), 1e-10)
+
+
+@pytest.mark.usefixtures("float64")
+def test_ten_stages_are_two_steps_of_five(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TABLEAUS, "merson", MERSON)
+    monkeypatch.setitem(TABLEAUS, "twice", twice(MERSON))
+    batch, noise = windows(longest_gap=0.9), torch.randn(4, 3)
+    fused, eager = both(solver=Solver("twice", 1.0))
+    assert_same(everything(fused, batch, noise), everything(eager, batch, noise), 1e-10)
+    flow, z = fused.decoder.vector_field, torch.randn(2, 3)
+    whole = Solver("twice").step(flow, z, torch.ones(2, 1))
+    halves = Solver("merson").trajectory(flow, z, torch.full((2, 2), 0.5))
+    torch.testing.assert_close(whole, halves[:, -1], atol=1e-14, rtol=0)
 
 
 @pytest.mark.usefixtures("float64")

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sklode.engine import autograd as engine
+from sklode.engine.tableaus import TABLEAUS
 from sklode.nn import Decoder, Solver
 from tests.networks import amplified, assert_same, field
 
 pytestmark = pytest.mark.usefixtures("float64")
 
-METHODS = ("euler", "midpoint", "rk4")
+METHODS = tuple(TABLEAUS)
 EVERY_CELL = pytest.mark.parametrize("cell", [nn.RNNCell, nn.LSTMCell])
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sklode import nn
+from sklode.engine.tableaus import TABLEAUS
 from sklode.latent_ode.network import Batch, LatentODE
 from tests.networks import gradients, latent_ode
 
@@ -129,7 +130,7 @@ def cases(least: int = 1) -> Any:
         Case,
         seed=st.integers(0, 10**6),
         kind=st.sampled_from(["ode-lstm", "ode-rnn", "rnn"]),
-        method=st.sampled_from(["rk4", "midpoint", "euler"]),
+        method=st.sampled_from([*TABLEAUS]),
         depth=st.sampled_from([2, 1]),
         width=st.sampled_from([7, 12, 20, 30, 5, least]),
         hidden=st.sampled_from([5, 8, 17, 25, 32, least]),

@@ -12,6 +12,7 @@ import torch
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode.forecasters.base import ContinuousForecaster
 from tests.series import (
     FORECASTERS,
     channels,
@@ -168,6 +169,16 @@ def test_a_subclass_may_have_parameters_of_its_own() -> None:
     forecaster = WithAParameter(0.25).set_params(hidden_size=5).clone()
     assert forecaster.get_params() == {"damping": 0.25, "hidden_size": 5}
     assert forecaster.latent_size == LatentODELSTMForecaster().latent_size
+
+
+def test_no_base_class_has_one_child() -> None:
+    kinds: list[type] = [ContinuousForecaster]
+    for kind in kinds:  # which grows
+        children: list[type] = kind.__subclasses__()
+        own = [child for child in children if child.__module__.startswith("sklode.")]
+        assert len(own) != 1, kind
+        kinds += own
+    assert {*FORECASTERS} < {*kinds}
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)

@@ -1,4 +1,4 @@
-"""Earlier names are taken for one release, with a warning; see CONTRIBUTING.md."""
+"""Earlier names are taken for one release; a solver or an encoder has one place."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode.forecasters.network import NetworkForecaster
+from sklode.nn.encoders import ENCODERS, ODERNN
 from tests.series import TINY, uneven_stamps, waves
 
 SMALL = {name: value for name, value in TINY.items() if name != "model"}
@@ -59,3 +63,48 @@ def test_files_that_say_level_are_read_as_they_were_meant(tmp_path: Path) -> Non
         found.save_weights(tmp_path / "again")
     again = LatentODELSTMForecaster.load_weights(tmp_path / "again")
     pd.testing.assert_frame_equal(again.predict([1, 3]), found.predict([1, 3]))
+
+
+class ODEGRU(ODERNN):
+    """h flows between visits to a GRU."""
+
+    _cell = torch.nn.GRUCell
+
+
+class LatentODEGRUForecaster(NetworkForecaster):
+    """A forecaster with that encoder."""
+
+    encoder = "ode-gru"
+
+
+@pytest.mark.parametrize("model", ["paper", "hybrid"])
+def test_an_encoder_is_added_by_its_class_and_that_of_its_forecaster(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENCODERS, "ode-gru", ODEGRU)
+    settings = {**TINY, "model": model, "guard": False}
+    forecaster: Any = LatentODEGRUForecaster(**settings).fit(Y)
+    assert type(forecaster.network_.encoder.cell) is torch.nn.GRUCell
+    # the compiled engine knows torch's other cells alone
+    assert forecaster.network_.engines() == ("eager", "fused")
+    forecast = forecaster.predict([1, 5])
+    forecaster.save_weights(tmp_path / "gru")
+    again = LatentODEGRUForecaster.load_weights(tmp_path / "gru")
+    pd.testing.assert_series_equal(again.predict([1, 5]), forecast)
+    others = LatentODELSTMForecaster(**settings).fit(Y).predict([1, 5])
+    assert (forecast != others).all()
+
+
+@pytest.mark.parametrize("model", ["paper", "hybrid"])
+def test_a_solver_is_added_by_its_record_alone(model: str, merson: str) -> None:
+    # with the same weights at first, and short steps, both methods learn the same
+    settings = {**TINY, "model": model, "step_size": 0.5, "guard": False}
+    found, expected = (
+        LatentODELSTMForecaster(**settings, method=method).fit(Y)
+        for method in (merson, "rk4")
+    )
+    assert found.network_.engines() == ("fused", "fused")
+    assert found.network_.encoder.solver.method == merson
+    np.testing.assert_allclose(
+        found.predict([1, 5]), expected.predict([1, 5]), rtol=0, atol=1e-3 * np.std(Y)
+    )

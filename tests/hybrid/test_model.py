@@ -198,8 +198,8 @@ def test_where_a_network_overflows_the_structural_answers(
     whole = network.predict(stamps)
     forecasts = type(network._model).forecasts
 
-    def overflowing(*given: Any) -> Any:
-        table = forecasts(*given)
+    def overflowing(*given: Any, **named: Any) -> Any:
+        table = forecasts(*given, **named)
         table[1] = np.inf
         return table
 

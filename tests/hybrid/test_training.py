@@ -79,10 +79,10 @@ def test_where_training_on_diverges_the_network_stays_as_it_was_proved(
     learn = ahead.HybridTraining.learn
     weights: list[Any] = []
 
-    def learned(self: Any, network: Any, **how: Any) -> Any:
-        trainer = learn(self, network, **how)
+    def learned(self: Any, material: Any, **how: Any) -> Any:
+        trainer = learn(self, material, **how)
         trainer.n_restored = int(diverges and bool(weights))
-        weights.append(network.own_lines.detach().clone())
+        weights.append(self.network.own_lines.detach().clone())
         return trainer
 
     proving.setattr(ahead.HybridTraining, "learn", learned)
@@ -272,7 +272,7 @@ def test_windows_show_what_came_and_ask_for_what_followed(thinning: float) -> No
     plain = (y.to_numpy() - units.location) / units.scale
     stamps = y.index.to_series().diff().dt.total_seconds() / 60
     times = stamps.cumsum().fillna(0).to_numpy() / (units.time / 60e9)
-    batches = list(run.material(run.model.network, run.learned).draw(1))
+    batches = list(run.material(run.learned).draw(1))
     assert len(batches) == math.ceil(42 / 16)
     hidden = [~batch.mask[..., 0] for batch in batches]
     n_hidden = sum(int(x.sum()) for x in hidden)
@@ -321,6 +321,6 @@ def test_the_kl_term_counts_less_the_more_rows_there_are() -> None:
     scales = []
     for n in (60, 800):
         run: Any = planned(auto(), waves(uneven_stamps(n)))
-        run.material(run.model.network, run.learned)
+        run.material(run.learned)
         scales.append(run.model.network.kl_scale)
     assert scales[0] == 1 > scales[1] > 0

@@ -1,31 +1,35 @@
+import math
+
 import pytest
 import torch
 import torchdiffeq
 from torch import Tensor, nn
 
 from sklode.data.errors import SolverError
+from sklode.engine.tableaus import TABLEAUS
 from sklode.nn import ControlPath, Decoder, Solver
-from sklode.nn.solvers import METHODS
+from sklode.nn.solvers import methods
+from sklode.training.parameters import check_parameters
 from tests.networks import field
 from tests.problems import Driven, Square, decay, oscillator
+from tests.series import tiny
 
 pytestmark = pytest.mark.usefixtures("float64")
 
-ORDERS = {"euler": 1, "midpoint": 2, "rk4": 4}
-
 EVERY_SOLVER = pytest.mark.parametrize(
     "solver",
-    [Solver(method) for method in METHODS],
-    ids=METHODS,
+    [Solver(method) for method in methods()],
+    ids=methods(),
 )
-ADAPTIVE = pytest.mark.parametrize("method", ["dopri5", "dopri5_adjoint"])
+ADJOINT_FIRST = "dopri5_adjoint", "dopri5"
+ADAPTIVE = pytest.mark.parametrize("method", ADJOINT_FIRST)
 
 
 def tolerance(solver: Solver, exact: float = 1e-14) -> float:
     return 2e-3 if solver.is_adaptive else exact
 
 
-@pytest.mark.parametrize("method", ORDERS)
+@pytest.mark.parametrize("method", TABLEAUS)
 def test_step_is_that_of_torchdiffeq(method: str) -> None:
     # torchdiffeq's "rk4" is the 3/8 rule as well
     f, z0 = field(3), torch.randn(2, 3)
@@ -33,6 +37,28 @@ def test_step_is_that_of_torchdiffeq(method: str) -> None:
     theirs = torchdiffeq.odeint(lambda t, z: f(z), z0, ends, method=method)[-1]
     ours = Solver(method).step(f, z0, torch.full((2, 1), 0.8))
     torch.testing.assert_close(ours, theirs, atol=1e-14, rtol=0)
+
+
+@pytest.mark.usefixtures("merson")
+@pytest.mark.parametrize("method", [*TABLEAUS, "merson"])
+def test_error_falls_with_the_step_to_the_power_of_the_order(method: str) -> None:
+    # z' = z^2 from 1/2 is 1 / (2 - t): not linear, where stages are easily mistaken
+    solver, errors = Solver(method), []
+    for n in (32, 64):
+        steps = torch.full((1, n), 1 / n)
+        found = solver.trajectory(Square(), torch.tensor([[0.5]]), steps)[0, -1, 0]
+        errors.append(abs(float(found) - 1.0))
+    order = math.log2(errors[0] / errors[1])
+    assert order == pytest.approx(TABLEAUS[method].order, abs=0.1)
+    assert sum(TABLEAUS[method].b) == pytest.approx(1.0, abs=1e-15)
+
+
+def test_methods_are_named_where_one_is_not_known(merson: str) -> None:
+    with pytest.raises(ValueError, match=r"'euler', 'merson', 'dopri5'.*'rk5'"):
+        Solver("rk5")
+    with pytest.raises(ValueError, match=rf"'{merson}'.*'rk5'"):
+        check_parameters(tiny(method="rk5"))
+    check_parameters(tiny(method=merson))
 
 
 def test_adaptive_solution_meets_its_tolerance() -> None:
@@ -112,7 +138,7 @@ def gradients(method: str) -> list[Tensor]:
 
 
 def test_adjoint_gradients_are_those_through_the_steps() -> None:
-    for adjoint, through in zip(*map(gradients, METHODS[-1:-3:-1]), strict=True):
+    for adjoint, through in zip(*map(gradients, ADJOINT_FIRST), strict=True):
         size = float(through.abs().max())
         torch.testing.assert_close(adjoint, through, atol=5e-3 * size, rtol=0)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from sklode.training.preparation import drawn_network, held_out_rows
+from sklode.hybrid.training import HybridTraining
+from sklode.latent_ode.training import LatentODETraining
+from sklode.training.preparation import Training, drawn_network, held_out_rows
 from tests.networks import latent_ode
 from tests.series import panel, tiny, uneven_stamps, waves
 from tests.training.trainees import planned
@@ -18,6 +22,16 @@ def test_the_default_is_so_many_epochs_as_make_1500_steps() -> None:
     for batch_size, max_epochs, expected in ((16, None, 500), (1, None, 46), (9, 7, 7)):
         run = planned(tiny(max_epochs=max_epochs, batch_size=batch_size), y)
         assert run.schedule.n_epochs == expected
+
+
+@pytest.mark.parametrize("kind", [HybridTraining, LatentODETraining])
+def test_making_a_training_finds_no_model_yet(kind: type[Training[Any]]) -> None:
+    forecaster, rng = tiny(), np.random.RandomState(0)
+    history = forecaster.fit(waves(uneven_stamps()))._history
+    made = kind(history, forecaster, rng, None, "fit", None)
+    assert not hasattr(made, "model")
+    made.begin()
+    assert made.model.sizes == (1, 0)
 
 
 @pytest.mark.parametrize(

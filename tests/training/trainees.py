@@ -144,6 +144,7 @@ def planned(forecaster: Any, y: Any, **given: Any) -> Any:
         """Enough was seen: nothing need be trained."""
 
     def look(run: Training[Any], reporter: Reporter) -> None:
+        run.begin()
         runs.append(run)
         raise SeenError
 
