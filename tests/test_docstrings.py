@@ -67,33 +67,3 @@ def test_every_module_has_a_test_file_of_its_name_or_says_where_it_is_tested() -
         told = re.search(r"Tested in\s+(\S+\.py)", ast.get_docstring(tree) or "")
         assert told, f"{path.relative_to(root)} has no test file and names none"
         assert (root.parent / told[1].rstrip(".")).exists(), told[1]
-
-
-def constants_of(path: Path) -> dict[str, str]:
-    """Return the names that a module gives to expressions, and these."""
-    found: dict[str, str] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if not isinstance(node, ast.Assign):
-            continue
-        target, value = node.targets[0], node.value
-        pairs = [(target, value)]
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            pairs = list(zip(target.elts, value.elts, strict=True))
-        found |= {x.id: ast.unparse(v) for x, v in pairs if isinstance(x, ast.Name)}
-    return found
-
-
-def test_the_page_of_constants_has_the_values_of_the_code() -> None:
-    root = Path(sklode.__file__).parent
-    page = (root.parent / "docs" / "constants.md").read_text(encoding="utf-8")
-    folder, n_compared = "", 0
-    for line in page.splitlines():
-        if heading := re.match(r"## (\w+)/", line):
-            folder = heading[1]
-        if row := re.match(r"\| `(\w+)` in `(\w+\.py)` \| `([^`]+)` \|", line):
-            name, file, told = row.groups()
-            value = constants_of(root / folder / file)[name]
-            written = ast.unparse(ast.parse(told, mode="eval"))
-            assert written.strip("()[]") == value.strip("()[]"), f"{name} in {file}"
-            n_compared += 1
-    assert n_compared > 200
