@@ -67,3 +67,32 @@ def test_every_module_has_a_test_file_of_its_name_or_says_where_it_is_tested() -
         told = re.search(r"Tested in\s+(\S+\.py)", ast.get_docstring(tree) or "")
         assert told, f"{path.relative_to(root)} has no test file and names none"
         assert (root.parent / told[1].rstrip(".")).exists(), told[1]
+
+
+NETWORKS_ROOMS = {"nn", "engine", "hybrid", "latent_ode"}
+ROOMS_WITHOUT = {
+    "fh": NETWORKS_ROOMS | {"structural", "training"},
+    "freq": NETWORKS_ROOMS | {"training"},
+    "h": {"data", "structural", "training", "forecasters", "model_selection"},
+    "z0": {"data", "structural", "training", "forecasters", "model_selection"},
+    "lr": NETWORKS_ROOMS | {"data", "structural", "model_selection"},
+}
+
+
+@pytest.mark.parametrize("name", ROOMS_WITHOUT)
+def test_a_name_is_kept_to_the_rooms_that_the_page_for_contributors_says(
+    name: str,
+) -> None:
+    root = Path(sklode.__file__).parent
+    for room in ROOMS_WITHOUT[name]:
+        for path in sorted((root / room).rglob("*.py")):
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+            names = {x.id for x in nodes if isinstance(x, ast.Name)}
+            names |= {x.arg for x in nodes if isinstance(x, ast.arg)}
+            assert name not in names, path.relative_to(root)
+
+
+def test_files_are_of_up_to_700_lines() -> None:
+    root = Path(sklode.__file__).parent
+    texts = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
+    assert {path for path, text in texts.items() if text.count("\n") > 700} == set()
