@@ -154,13 +154,9 @@ def test_irregular_series_are_compared_with_rivals(
 
 
 @pytest.mark.slow
-def test_many_series_of_one_law_are_compared_with_boosting(
-    load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_series_of_one_law_are_compared_with_boosting(load: Load) -> None:
     module = load("against_boosting")
-    small = functools.partial(module.LatentODELSTMForecaster, max_epochs=1)
-    monkeypatch.setattr(module, "LatentODELSTMForecaster", small)
-    errors = module.main(["--seeds", "0"])["MSE / variance"]
+    errors = module.main(["--seeds", "0", "--epochs", "1"])["MSE / variance"]
     assert errors["boosting on lags"] < 0.3 < errors["StructuralForecaster"]
 
 
@@ -222,18 +218,17 @@ def physiome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_law_of_physiome_is_scored_beside_its_published_errors(
-    physiome: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    physiome: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, repo, waves = physiome
-    small = functools.partial(module.LatentODELSTMForecaster, max_epochs=1)
-    monkeypatch.setattr(module, "LatentODELSTMForecaster", small)
     part = module.read(repo / "data" / "final" / LAW / "0" / "test.pt")
     table = module.panel(part.T, part.X, 7)
     expected = waves[18, :50].astype(np.float32)
     known = ~np.isnan(expected).all(1)
     np.testing.assert_allclose(table.loc[7].to_numpy(), expected[known])
     assert table.loc[7].index.tolist() == np.flatnonzero(known).tolist()
-    table = module.main(["--repo", str(repo), "--sets", LAW, "--folds", "0", "--rival"])
+    chosen = ["--sets", LAW, "--folds", "0", "--epochs", "1", "--rival"]
+    table = module.main(["--repo", str(repo), *chosen])
     printed = capsys.readouterr().out
     assert "GraFITi could not be run: " in printed
     assert "not comparable: published errors are of other draws" in printed

@@ -28,9 +28,7 @@ def series(log: bool = False) -> pd.Series:
     return y + np.linspace(20, 28, 60)  # so far above zero that nothing is cut off
 
 
-def weights(
-    weight: float, n_channels: int = 1, most: float = np.inf
-) -> NetworkWeights:
+def weights(weight: float, n_channels: int = 1, most: float = np.inf) -> NetworkWeights:
     leads, one = np.array([1.0, 10.0]), np.ones((2, n_channels))
     factors = 0.8 * one if weight else one
     most_of_each, own = np.full(n_channels, most), np.nan * one
