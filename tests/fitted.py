@@ -19,6 +19,8 @@ from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, wav
 class Fitted:
     """A fitted forecaster, what may be asked of it, and rows to update it with."""
 
+    seen: pd.DataFrame
+    """Rows of y that it was shown."""
     forecaster: Any
     fh: Any
     more: Any
@@ -36,7 +38,7 @@ def _split(
     forecaster = tiny() if forecaster is None else forecaster
     forecaster.fit(y[~late], X=None if X is None else X.loc[y.index[~late]])
     fh = fh if isinstance(fh, pd.Index) else list(fh)
-    return Fitted(forecaster, fh, y[late], X)
+    return Fitted(pd.DataFrame(y[~late]), forecaster, fh, y[late], X)
 
 
 def _with_controls(y: Any, seed: int = 0) -> Any:
@@ -54,7 +56,7 @@ def series() -> Fitted:
     y = waves(uneven_stamps(), name="level")
     forecaster = tiny()
     forecaster.fit(y[:-3], fh=[1, 4])
-    return Fitted(forecaster, None, y[-3:])
+    return Fitted(y[:-3].to_frame(), forecaster, None, y[-3:])
 
 
 def hierarchy(keys: list[Any], names: list[Any]) -> Fitted:
@@ -70,12 +72,18 @@ def panel_with_controls() -> Fitted:
     return _split(y, fh=days()[-4:], X=_with_controls(y))
 
 
+def array() -> Fitted:
+    values = channels().to_numpy()
+    return Fitted(pd.DataFrame(values), tiny().fit(values), [1, 2], None)
+
+
 def updated() -> Fitted:
     """Rows in another container, of another frequency than the horizon's."""
     y = waves(days())
     forecaster = tiny().fit(y[:20], fh=y.index[20:24])
     forecaster.update(y[20:27:2].to_frame("later"))
-    return Fitted(forecaster, None, y[27:])
+    seen = pd.concat([y[:20], y[20:27:2]]).to_frame()
+    return Fitted(seen, forecaster, None, y[27:])
 
 
 MIDDAY = pd.Timestamp("2020-01-01 12:00", tz="UTC")
@@ -102,7 +110,7 @@ KINDS: dict[str, Callable[[], Fitted]] = {
         tiny(freq=pd.Timedelta("90min")),
     ),
     "months_with_holes": lambda: _split(waves(MID_MONTHS)),
-    "array": lambda: Fitted(tiny().fit(channels().to_numpy()), [1, 2], None),
+    "array": array,
     "columns_of_many_kinds": lambda: _split(
         channels(days()).set_axis([("a", 1), MIDDAY], axis=1)
     ),
@@ -129,7 +137,7 @@ KINDS: dict[str, Callable[[], Fitted]] = {
 def answers(forecaster: Any, asked: Fitted) -> dict[str, Any]:
     """Return what a forecaster says of itself and of the future and the past."""
     fh, X = asked.fh, asked.X
-    rows = forecaster._history.frame().index
+    rows = asked.seen.index
     found = {
         "predict": forecaster.predict(fh, X=X),
         "interval": forecaster.predict_interval(fh, X=X, coverage=[0.5, 0.9]),

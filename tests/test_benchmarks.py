@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from sklode import nn
-from sklode.structural.components import space as state_space
+from sklode.structural.components import space
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 SIZES = (3, 7, 2, 5, 3, 4)
@@ -154,13 +154,9 @@ def test_irregular_series_are_compared_with_rivals(
 
 
 @pytest.mark.slow
-def test_many_series_of_one_law_are_compared_with_boosting(
-    load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_series_of_one_law_are_compared_with_boosting(load: Load) -> None:
     module = load("against_boosting")
-    small = functools.partial(module.LatentODELSTMForecaster, max_epochs=1)
-    monkeypatch.setattr(module, "LatentODELSTMForecaster", small)
-    errors = module.main(["--seeds", "0"])["MSE / variance"]
+    errors = module.main(["--seeds", "0", "--epochs", "1"])["MSE / variance"]
     assert errors["boosting on lags"] < 0.3 < errors["StructuralForecaster"]
 
 
@@ -222,18 +218,17 @@ def physiome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_law_of_physiome_is_scored_beside_its_published_errors(
-    physiome: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    physiome: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module, repo, waves = physiome
-    small = functools.partial(module.LatentODELSTMForecaster, max_epochs=1)
-    monkeypatch.setattr(module, "LatentODELSTMForecaster", small)
     part = module.read(repo / "data" / "final" / LAW / "0" / "test.pt")
     table = module.panel(part.T, part.X, 7)
     expected = waves[18, :50].astype(np.float32)
     known = ~np.isnan(expected).all(1)
     np.testing.assert_allclose(table.loc[7].to_numpy(), expected[known])
     assert table.loc[7].index.tolist() == np.flatnonzero(known).tolist()
-    table = module.main(["--repo", str(repo), "--sets", LAW, "--folds", "0", "--rival"])
+    chosen = ["--sets", LAW, "--folds", "0", "--epochs", "1", "--rival"]
+    table = module.main(["--repo", str(repo), *chosen])
     printed = capsys.readouterr().out
     assert "GraFITi could not be run: " in printed
     assert "not comparable: published errors are of other draws" in printed
@@ -328,30 +323,20 @@ def absent(seed: int, data: Path | None) -> dict[str, float]:
 def test_constants_are_halved_and_doubled_one_by_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
     module = script("sensitivity")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # other processes ask it
-    page = [
-        "## structural/",
-        '| `BASE["slope"]` in `state_space.py` | `0.2, 1.0, 1.0` | rise | by hand |',
-        "| `_MANY` in `search.py` | `1000` | rows that polish | by hand |",
-        "| `CLEAR` in `outliers.py` | `2.5` | compiled | by hand |",
-        "## data/",
-        "| `_CHANCE` in `sensors.py` | `0.05` | zeros | by hand |",
-    ]
-    read = list(module.constants_of("\n".join(page), ["structural"]))
-    assert [x.title for x in read] == ['BASE["slope"]', "_MANY"]
-    monkeypatch.setattr(module, "constants_of", lambda page, folders: read)
-    tasks = [task for task in module.made_up(0) if task[0] == "growth"]
-    monkeypatch.setattr(module, "made_up", lambda seed: tasks)
-    before = dict(state_space.BASE)
-    table = module.main(["--folders", "structural"]).set_index(["constant", "factor"])
-    assert before == state_space.BASE  # what is changed, is so in a process of its own
-    assert table.loc[('BASE["slope"]', 0.5), "otherwise"] == 1
-    assert table.loc[("_MANY", 2.0), ["otherwise", "worst", "failed"]].tolist() == [
-        0,
-        1.0,
-        0,
-    ]
+    before = dict(space.BASE)
+    chosen = ["--kinds", "growth", "--constants", 'PRIORS["slope"]', "_MANY", "CLEAR"]
+    table = module.main([*chosen, "--folders", "structural"])
+    assert before == space.BASE  # what is changed, is so in a process of its own
+    by_constant = table.set_index(["constant", "factor"])
+    # CLEAR is part of compiled code
+    titles = ['PRIORS["slope"]', "_MANY"]
+    assert by_constant.index.tolist() == [(x, f) for x in titles for f in (0.5, 2.0)]
+    assert by_constant.loc[('PRIORS["slope"]', 0.5), "otherwise"] == 1
+    told = by_constant.loc[("_MANY", 2.0), ["otherwise", "worst", "failed"]]
+    assert told.tolist() == [0, 1.0, 0]
     assert "1 series" in capsys.readouterr().out
 
 
@@ -368,6 +353,95 @@ def test_constants_are_halved_and_doubled_one_by_one(
     ],
 )
 def test_constants_are_scaled_by_their_kind(
-    value: Any, factor: float, expected: Any
+    value: Any, factor: float, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
     assert script("sensitivity").scaled(value, factor) == pytest.approx(expected)
+
+
+SOURCE = '''
+"""A module."""
+# of rows,
+# by hand
+_FEW, _MANY = 3, 40_000
+_ONE = 1.5  # a factor
+_LISTED = 0.5, _ONE
+"""Shares."""
+WIDTHS = {
+    "slope": (0.2, 1.0),  # of a line
+    "OU": 2.0 ** np.arange(3),
+}
+_NAMES = "a", "b"
+_FIRST, _SECOND = 0, 1
+_KINDS, _OTHERS = range(2)
+_BY_NAME = {"a": "b"}
+_TICK = pd.Timedelta("1h")
+small = 3
+'''
+
+
+def test_constants_are_read_from_sources_with_the_comments_beside_them(
+    load: Load,
+) -> None:
+    found = load("constants_page").constants_in(SOURCE, "sklode.data.rows")
+    assert [one[1:] for one in found] == [
+        ("_FEW", None, "3", "of rows, by hand"),
+        ("_MANY", None, "40_000", "of rows, by hand"),
+        ("_ONE", None, "1.5", "a factor"),
+        ("_LISTED", None, "0.5, _ONE", "Shares."),
+        ("WIDTHS", "slope", "(0.2, 1.0)", "of a line"),
+        ("WIDTHS", "OU", "2.0 ** np.arange(3)", ""),
+    ]
+
+
+def test_what_was_measured_follows_a_constant_that_moves(load: Load) -> None:
+    module = load("constants_page")
+    kept = functools.partial(module.Kept, half="+1.0 %", twice="-2.0 %")
+    rows = [
+        kept("sklode.structural.old", "_MOVED", "3", note="by trial"),
+        kept("sklode.structural.rows", "_SET", "7", note="by trial"),
+        kept("sklode.structural.rows", "_GONE", "1"),
+        kept("sklode.structural.old", "_SAME", "5"),
+        kept("sklode.structural.rows", "_SAME", "5", note="of rows"),
+        kept("sklode.data.rows", "_NEW", "2"),
+    ]
+    sources = {
+        "sklode.structural.rows": "_SET = 8\n_SAME = 5\n_NEW = 2\n",
+        "sklode.structural.search.other": "_MOVED = 3\n_SAME = 5  # |a|\n",
+    }
+    constants = [
+        x for name in sources for x in module.constants_in(sources[name], name)
+    ]
+    found = module.kept_of(constants, rows)
+    text = module.page(constants, found)
+    assert text.partition("## structural/\n\n")[2].splitlines() == [
+        "| constant | value | what it is | half, twice |",
+        "|---|---|---|---|",
+        "| **rows.py** | | | |",
+        "| `_SET` | `8` | by trial | ? |",  # measured of another value
+        "| `_SAME` | `5` | of rows | +1.0 %, -2.0 % |",
+        "| `_NEW` | `2` |  | ? |",  # of another package
+        "| **search/other.py** | | | |",
+        "| `_MOVED` | `3` | by trial | +1.0 %, -2.0 % |",
+        r"| `_SAME` | `5` | \|a\| | +1.0 %, -2.0 % |",
+    ]
+    of_run = {"in": "sklode.structural.rows", "constant": "_NEW", "change": "+0.1 %"}
+    table = [
+        of_run | {"factor": "0.5", "otherwise": "3"},
+        of_run | {"factor": "2.0", "otherwise": "0"},
+    ]
+    measured = module.with_measured(found, table)
+    assert [x.measured for x in measured if x.constant == "_NEW"] == [
+        "+0.1 %, no change"
+    ]
+    assert measured[3:] == found[3:]
+
+
+def test_the_page_of_constants_is_what_its_script_writes(load: Load) -> None:
+    module = load("constants_page")
+    constants = module.constants_of()
+    kept = module.kept_of(constants, module.read())
+    written = module.PAGE.read_text("utf-8")
+    told = "python examples/benchmarks/constants_page.py brings it up to date"
+    assert written == module.page(constants, kept), told
+    assert sum(bool(row.half) for row in kept) > 100

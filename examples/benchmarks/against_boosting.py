@@ -10,6 +10,7 @@ noisy values by quantiles, over their standard deviation. Boosting learns a mode
 each quantile; the quantiles of the last value are that value.
 
     python examples/benchmarks/against_boosting.py [--seeds 0 1 2 3]
+        [--epochs N]
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def boosting(many: list[Series], new: list[Series], **loss: Any) -> np.ndarray:
     return np.stack([model.predict(asked) for model in models], axis=1)
 
 
-def errors(seed: int) -> dict[str, dict[str, float]]:
+def errors(seed: int, epochs: int | None) -> dict[str, dict[str, float]]:
     """Return each method's error, score and seconds of its points."""
     rng = np.random.default_rng(seed)
     many = [law(rng, N_ROWS) for _ in range(60)]
@@ -119,7 +120,7 @@ def errors(seed: int) -> dict[str, dict[str, float]]:
         each = quantile_crps(observed.ravel(), by_level, LEVELS)
         found[name]["CRPS / deviation"] = each.mean() / observed.std()
 
-    network = LatentODELSTMForecaster(random_state=seed)
+    network = LatentODELSTMForecaster(max_epochs=epochs, random_state=seed)
     for name, forecaster in (
         ("LatentODELSTMForecaster", network),
         ("StructuralForecaster", StructuralForecaster()),
@@ -143,8 +144,10 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     """Compare for each seed, and print the geometric means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
-    seeds = parser.parse_args(arguments).seeds
-    table = pd.concat([pd.DataFrame(errors(seed)).T for seed in seeds])
+    parser.add_argument("--epochs", type=int, help="of a training; else its default")
+    given = parser.parse_args(arguments)
+    each = [pd.DataFrame(errors(seed, given.epochs)).T for seed in given.seeds]
+    table = pd.concat(each)
     means = np.exp(np.log(table).groupby(level=0).mean()).rename_axis("method")
     means = means.sort_values("MSE / variance")
     print(means.round(3).to_string())

@@ -9,7 +9,7 @@ halves of the test series, without more training. All settings are defaults.
 
     git clone https://github.com/kloetergensc/Physiome-ODE FOLDER
     python examples/benchmarks/physiome.py --repo FOLDER [--sets wodarz_hamer_2007_b]
-        [--folds 0 1 2 3 4] [--rival]
+        [--folds 0 1 2 3 4] [--epochs N] [--rival]
 
 FOLDER is a checkout with the laws, in Python, and the scripts that make the data, which
 are run where ``data/final`` lacks a set: a law takes minutes, once. ``--rival``: trains
@@ -92,7 +92,7 @@ def panel(times: np.ndarray, values: np.ndarray, first: int) -> pd.DataFrame:
     return table.dropna(how="all")
 
 
-def score(repo: Path, name: str, fold: int) -> dict[str, float]:
+def score(repo: Path, name: str, fold: int, epochs: int | None) -> dict[str, float]:
     """Return what ours misses on a fold, of all observed values."""
     parts = [
         read(repo / "data" / "final" / name / str(fold) / f"{part}.pt")
@@ -104,7 +104,7 @@ def score(repo: Path, name: str, fold: int) -> dict[str, float]:
         first += len(part.T)
     (seen, ahead), known = tables[-1], [one for pair in tables[:-1] for one in pair]
     start = time.perf_counter()
-    forecaster = LatentODELSTMForecaster(random_state=fold)
+    forecaster = LatentODELSTMForecaster(max_epochs=epochs, random_state=fold)
     forecaster.fit(pd.concat(known).sort_index())
     seconds = time.perf_counter() - start
     ahead = ahead[ahead.index.get_level_values(0).isin(seen.index.get_level_values(0))]
@@ -163,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     parser.add_argument("--repo", type=Path, required=True, help="the checkout")
     parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--folds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--epochs", type=int, help="of a training; else its default")
     parser.add_argument("--rival", action="store_true", help="train GraFITi too")
     given = parser.parse_args(arguments)
     rows = {}
@@ -170,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
         make(given.repo, name)
         folds = []
         for fold in given.folds:
-            found: dict[str, Any] = score(given.repo, name, fold)
+            found: dict[str, Any] = score(given.repo, name, fold, given.epochs)
             if given.rival:
                 found["GraFITi, run"] = rival(given.repo, name, fold)
             told = ", ".join(f"{key} {value:.3g}" for key, value in found.items())

@@ -1,6 +1,6 @@
 """Halve and double each constant, and see what becomes of the forecasts.
 
-`docs/constants.md` lists the numbers that decide forecasts. Each is halved and doubled
+`constants_page.py` lists the numbers that decide forecasts. Each is halved and doubled
 while all others stay, and series with a known future are forecast again: made-up ones,
 one kind for each thing that the structural model looks for, and with ``--data`` those
 of competitions and of practice. Of shares above one half the odds are halved and
@@ -10,10 +10,12 @@ otherwise, and the largest change of one series' error. A constant that changes 
 decides cases that are not here, such as a search that stops late, or intervals alone.
 
     python examples/benchmarks/sensitivity.py [--data PATH] [--folders structural data]
-        [--every 12] [--seeds 0] [--jobs 1] [--out TABLE.csv]
+        [--constants _MANY] [--kinds growth] [--every 12] [--seeds 0] [--jobs 1]
+        [--out TABLE.csv]
 
 ``--data`` is a folder with ``competition_dev.json.gz`` and a folder ``practice`` of
-tables; of the competition's series every so many are taken.
+tables; of the competition's series every so many are taken. What ``--out`` wrote goes
+into the page by ``constants_page.py --measured TABLE.csv``.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ import importlib
 import json
 import math
 import multiprocessing
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -34,14 +35,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from constants_page import Constant, constants_of
 
 from sklode import StructuralForecaster
 
-PAGE = Path(__file__).parents[2] / "docs" / "constants.md"
 if __name__ == "sensitivity":  # numba looks for the package, from a script beside this
     raise ImportError("examples/benchmarks/sensitivity.py is a script, no package")
 
-COMPILED = ("kalman.py", "kalman_back.py", "outliers.py")
+COMPILED = "sklode.structural.filter."
 """Modules whose constants are part of compiled code, where none can be changed."""
 
 
@@ -52,19 +53,6 @@ class Task(NamedTuple):
     truth: pd.DataFrame
     X: pd.DataFrame | None = None
     X_ahead: pd.DataFrame | None = None
-
-
-class Constant(NamedTuple):
-    """A constant, and in a table of constants the entry."""
-
-    module: str
-    name: str
-    key: str | None
-
-    @property
-    def title(self) -> str:
-        """What the page calls it."""
-        return self.name if self.key is None else f'{self.name}["{self.key}"]'
 
 
 def split(frame: pd.DataFrame, n_ahead: int, X: pd.DataFrame | None = None) -> Task:
@@ -198,15 +186,9 @@ def errors_of(tasks: list[tuple[str, Task]]) -> list[float]:
     return found
 
 
-def constants_of(page: str, folders: list[str]) -> Iterator[Constant]:
-    """Yield the constants that the page lists."""
-    folder = ""
-    for line in page.splitlines():
-        if heading := re.match(r"## (\w+)/", line):
-            folder = heading[1]
-        row = re.match(r'\| `(\w+)(?:\["([^"]+)"\])?` in `(\w+)\.py`', line)
-        if row and folder in folders and f"{row[3]}.py" not in COMPILED:
-            yield Constant(f"sklode.{folder}.{row[3]}", row[1], row[2])
+def is_changeable(constant: Constant) -> bool:
+    """Whether no compiled code holds a constant."""
+    return not constant.module.startswith(COMPILED)
 
 
 def scaled(value: Any, factor: float) -> Any:
@@ -239,12 +221,16 @@ def change(constant: Constant, factor: float) -> bool:
     changed = scaled(value, factor)
     if changed is None:
         return False
-    if constant.key is not None:
-        whole[constant.key] = changed
-        return True
     for name, module in list(sys.modules.items()):
-        if name.startswith("sklode") and vars(module).get(constant.name) is whole:
-            setattr(module, constant.name, changed)
+        if not name.startswith("sklode"):
+            continue
+        if constant.key is None:
+            if vars(module).get(constant.name) is whole:
+                setattr(module, constant.name, changed)
+            continue
+        for other in vars(module).values():  # tables that were joined of such ones too
+            if isinstance(other, dict) and other.get(constant.key) is value:
+                other[constant.key] = changed
     return True
 
 
@@ -282,16 +268,25 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder of the tables")
     parser.add_argument("--folders", nargs="+", default=["structural", "data"])
+    parser.add_argument("--constants", nargs="+", help="by name; else all")
+    parser.add_argument("--kinds", nargs="+", help="of made-up series; else all")
     parser.add_argument("--every", type=int, default=12, help="of competition series")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
-    tasks = [task for seed in given.seeds for task in made_up(seed)]
+    made = [task for seed in given.seeds for task in made_up(seed)]
+    tasks = [(kind, task) for kind, task in made if kind in (given.kinds or [kind])]
     if given.data is not None:
         tasks += of_competitions(given.data / "competition_dev.json.gz", given.every)
         tasks += of_practice(given.data / "practice")
-    constants = constants_of(PAGE.read_text(encoding="utf-8"), given.folders)
+    constants = [
+        one
+        for one in constants_of()
+        if one.package in given.folders
+        and is_changeable(one)
+        and one.title in (given.constants or [one.title])
+    ]
     changes = [(one, factor) for one in constants for factor in (0.5, 2.0)]
     errors_of(tasks[:1])  # compiled once, for all processes
     rows: list[dict[str, object]] = []

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import pickle
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -207,14 +207,7 @@ def test_holidays_that_cannot_be_are_refused(
 def test_holidays_need_dates_and_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TypeError, match="index with dates; got RangeIndex"):
         structural(holidays=FREE).fit(sold().reset_index(drop=True))
-    given = builtins.__import__
-
-    def absent(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "holidays":
-            raise ImportError(name)
-        return given(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
+    monkeypatch.setitem(sys.modules, "holidays", None)  # as if it were not there
     with pytest.raises(ImportError, match="pip install holidays"):
         structural(holidays="DE").fit(sold())
 

@@ -138,7 +138,8 @@ def test_columns_have_errors_of_their_own_and_X_has_other_columns() -> None:
     observations = forecaster._history.observations
     np.testing.assert_array_equal(observations.errors[:, 0], X["s"])
     np.testing.assert_array_equal(observations.errors[:, 1], 0.0)
-    assert forecaster._history.controls == ["u"]
+    with pytest.warns(UserWarning, match="'u' at 1 of 1 rows"):
+        forecaster.predict(fh=[1])
     later = pd.DataFrame({"u": [0.5]}, [y.index[-1] + 1])
     assert forecaster.predict(fh=[1], X=later).notna().all(axis=None)
 

@@ -100,9 +100,8 @@ def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_orig
         # the first of them follows the origin
         seen = y.iloc[: rows.min()]
         forecaster = StructuralForecaster().fit(seen)
-        forecaster._set_model(
-            type(forecaster._model)(**{**vars(forecaster._model), "structural": level})
-        )
+        model: Any = forecaster._model
+        forecaster._set_model(replace(model, structural=level))
         expected = forecaster.predict_at(y.index[rows])
         np.testing.assert_allclose(made.median[mine], expected, rtol=1e-6)
 

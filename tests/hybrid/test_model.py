@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,19 +28,24 @@ def series(log: bool = False) -> pd.Series:
     return y + np.linspace(20, 28, 60)  # so far above zero that nothing is cut off
 
 
-def weights(weight: float, n_channels: int = 1, factor: float = 0.8) -> NetworkWeights:
+def weights(weight: float, n_channels: int = 1, most: float = np.inf) -> NetworkWeights:
     leads, one = np.array([1.0, 10.0]), np.ones((2, n_channels))
-    factors = factor * one if weight else one
-    most, own = np.full(n_channels, np.inf), np.nan * one
-    return NetworkWeights(leads, weight * one, factors, own, most, REACH)
+    factors = 0.8 * one if weight else one
+    most_of_each, own = np.full(n_channels, most), np.nan * one
+    return NetworkWeights(leads, weight * one, factors, own, most_of_each, REACH)
 
 
-def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
-    """Return a forecaster whose network counts by a weight, whatever it proves."""
+def fitted(
+    weight: float, y: Any, X: Any = None, most: float = np.inf, **settings: Any
+) -> Any:
+    """Return a forecaster whose network counts by a weight, whatever it proves.
+
+    It moves forecasts by ``most`` deviations of these.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ahead, "_PROVING_ROWS", 0)
         patch.setattr(ahead, "has_prospects", lambda *_: True)
-        found = weights(weight) if weight else None
+        found = weights(weight, most=most) if weight else None
         patch.setattr(ahead, "network_weights_of", lambda *_, **__: found)
         chosen = {"model": "hybrid", "max_epochs": 2, "lr": 0.05, **settings}
         return tiny(**chosen).fit(y, X=X)
@@ -93,7 +97,7 @@ def test_point_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -
 def test_before_and_between_observations_and_beyond_the_reach_the_structural_answers(
     by_weight: dict[float, Any],
 ) -> None:
-    stamps = by_weight[0.0]._history.frame().index
+    stamps = series().index
     unit = by_weight[0.0].time_unit_
     asked = stamps[3:50:7] + pd.Timedelta("7min")
     far = stamps[-1:] + (REACH + 0.1) * unit
@@ -153,17 +157,12 @@ def test_a_network_moves_forecasts_no_farther_than_it_was_proved(
         VarianceInflation, "at", lambda self, ahead: np.ones(len(ahead))
     )
     y, stamps = series(), [1, 3, 9]
-    network = fitted(1.0, y)
     level = StructuralForecaster().fit(y)
     low, high = level.predict_interval(stamps, coverage=0.9).to_numpy().T
-    model = network._model
-    found = []
-    for most in (np.inf, 0.5):
-        most = np.full_like(model.weights.most, most)
-        stacked = replace(model.weights, most=most)
-        network._set_model(replace(model, weights=stacked))
-        found.append(network.predict(stamps).to_numpy())
-    free, limited = (each - level.predict(stamps).to_numpy() for each in found)
+    free, limited = (
+        fitted(1.0, y, most=most).predict(stamps) - level.predict(stamps)
+        for most in (np.inf, 0.5)
+    )
     most = 0.5 * (high - low) / TO_DEVIATION
     np.testing.assert_allclose(limited, np.clip(free, -most, most), rtol=1e-6)
     assert (np.abs(free) > most).any()
@@ -196,14 +195,14 @@ def test_where_a_network_overflows_the_structural_answers(
     network = fitted(1.0, y)
     level = StructuralForecaster().fit(y).predict(stamps)
     whole = network.predict(stamps)
-    forecasts = type(network._model).forecasts
+    forecasts = prediction.HybridModel.forecasts
 
     def overflowing(*given: Any, **named: Any) -> Any:
         table = forecasts(*given, **named)
         table[1] = np.inf
         return table
 
-    monkeypatch.setattr(type(network._model), "forecasts", overflowing)
+    monkeypatch.setattr(prediction.HybridModel, "forecasts", overflowing)
     with pytest.warns(RuntimeWarning, match=r"got 1 of 3 rows .*structural model answ"):
         found = network.predict(stamps)
     assert found.iloc[1] == pytest.approx(level.iloc[1])

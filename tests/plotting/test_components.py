@@ -65,7 +65,8 @@ def test_a_forecast_goes_on_where_the_history_ends(weekly: Any) -> None:
         drawn = points(axes[name], "forecast")
         assert drawn[0, 0] == dates(DAYS)[-1] == points(axes[name], "level")[-1, 0]
         np.testing.assert_allclose(at(axes[name], "forecast", ahead), expected[name])
-    assert weekly._fh is None  # the horizon is not that of the next call
+    with pytest.raises(ValueError, match="got none, here or in fit"):
+        weekly.predict()  # the horizon is not that of the next call
 
 
 def test_of_a_logarithm_parts_are_factors() -> None:
