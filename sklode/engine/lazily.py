@@ -1,6 +1,6 @@
 """Compiling a function when it is first called: imports need not wait for numba.
 
-Tested in tests/structural/test_components.py.
+Tested in tests/structural/components/test_components.py.
 """
 
 from __future__ import annotations

@@ -95,7 +95,8 @@ class LatentODETraining(Training[LatentODEModel]):
             )
         else:
             self.model = replace(self.continued(start), held=held)
-        self.network = self.model.network.to(resolve_device(settings.device))
+        self.network = self.model.network
+        self.network.to(resolve_device(settings.device))
         self.network.hold(torch.from_numpy(held))
         n_windows = len(self._trained_on(self.windows))
         self.schedule = self.schedule_of(n_windows, _UPDATES)

@@ -1,6 +1,6 @@
 """The design map: from stamps, X and the calendar to what a column's filter reads.
 
-Tested in tests/structural/test_effects.py and test_clock.py.
+Tested in tests/structural/effects/test_effect.py and test_clock.py.
 """
 
 from __future__ import annotations

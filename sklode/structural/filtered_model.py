@@ -1,6 +1,6 @@
 """A structural model with the states of series after their rows.
 
-Tested in tests/structural/test_exactness.py and test_concurrent.py.
+Tested in tests/structural/test_exactness.py and coupling/test_same_time.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows of one channel, as arrays.
 
-Tested in tests/structural/test_kalman.py.
+Tested in tests/structural/filter/test_forward.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Scalings: what a column's states are in units of, and how series differ by it.
 
-Tested in tests/structural/test_panels.py and test_groups.py.
+Tested in tests/structural/test_panels.py and search/test_groups.py.
 """
 
 from __future__ import annotations

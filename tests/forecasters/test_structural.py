@@ -138,7 +138,7 @@ def test_states_go_on_with_every_update(monkeypatch: pytest.MonkeyPatch) -> None
     forecaster = structural().fit(y[:20])
     asked = y.index[-1:] + 5
     before = forecaster.predict_at(asked)
-    monkeypatch.delattr(FilteredModel, "of")  # of all rows once more
+    monkeypatch.delattr(FilteredModel, "filter")  # of all rows once more
     forecaster.update(y[20:22]).update(y[22:])
     assert not np.allclose(forecaster.predict_at(asked), before)
 

@@ -12,6 +12,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.structural.components.space import Form
+from sklode.structural.effects.modulation import Day
 from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 
@@ -89,7 +90,9 @@ def test_days_differ_over_the_week_where_the_data_say_so(
     load = 300 + 200 * np.sum(peaks, axis=0) * np.where(is_weekend, quiet, 1.0)
     y = pd.Series(load - 30 * is_weekend * differ + 8 * noise(0, len(hours)), hours)
     forecaster = StructuralForecaster().fit(y[:-48])
-    kinds = {effect.days for effect in forecaster._model.structural.design.effects}
+    effects = forecaster._model.structural.design.effects
+    shapes = [e.modulation for e in effects if isinstance(e.modulation, Day)]
+    kinds = {shape.days for shape in shapes}
     assert kinds - {()} == ({(5, 6)} if differ else set())
     error = (forecaster.predict(y.index[-48:]) - y[-48:]).abs().mean()
     assert error < 1.1 * (y - y.shift(168))[-48:].abs().mean()

@@ -2,7 +2,7 @@
 
 Over a gap the states x of a block become D E x + noise: E is one on its diagonal, and
 where a state moves another; D multiplies. A state is read before it is moved. Tested in
-tests/structural/test_components.py.
+tests/structural/components/test_components.py.
 """
 
 from __future__ import annotations

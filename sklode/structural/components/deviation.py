@@ -4,7 +4,7 @@ r"""The deviation: an Ornstein-Uhlenbeck process, or a smooth one that a velocit
     dx = (v - x / m)\,dt, \quad dv = -v / k\,dt + \ldots
 
 The second is autoregression of order two in continuous time (Jones 1981). Tested in
-tests/structural/test_components.py.
+tests/structural/components/test_components.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A harmonic's noise is the same in all directions: seen from a frame that turns with it,
 its two states are Ornstein-Uhlenbeck processes, and the design row has the cosine and
 the sine (Harvey 1989, section 2.3.4; Solin and Sarkka 2014). Tested in
-tests/structural/test_components.py.
+tests/structural/components/test_components.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The noise of observations: no state, and the same at all rows.
 
-Tested in tests/structural/test_components.py.
+Tested in tests/structural/components/test_components.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Effects of X and of the calendar: coefficients that do not change.
 
-Tested in tests/structural/test_components.py.
+Tested in tests/structural/components/test_components.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Hyperparameters are logarithms, in units of a series' spread and span or, for me
 of time. Their priors are normal and wide: they matter for short series.
 
 A new component is a file beside this one, with an entry in `COMPONENTS` and, for its
-hyperparameters, in `BASE`. Tested in tests/structural/test_components.py.
+hyperparameters, in `BASE`. Tested in tests/structural/components/test_components.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ r"""The trend: a level that wanders, with a constant slope and a velocity that r
 
 A local linear trend in continuous time (Harvey 1989, section 9.1), whose slope has a
 part that lasts and one that is forgotten. Tested in
-tests/structural/test_components.py.
+tests/structural/components/test_components.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What columns of y tell of each other: makers of features, in turn.
 
-Tested in tests/structural/test_concurrent.py and test_cross_channel.py.
+Tested in tests/structural/coupling/test_same_time.py and coupling/test_next_rows.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The proof of what other columns tell: ridge regression by blocks of time.
 
 The penalty is chosen, and what is told is judged, by blocks that the others tell:
-cross-validation. Tested in tests/structural/test_cross_channel.py and
-test_concurrent.py.
+cross-validation. Tested in tests/structural/coupling/test_next_rows.py and
+coupling/test_same_time.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bases: what a column of X, or the calendar alone, is made of before it acts.
 
 A basis turns standardised values of the columns that it reads into columns b, one for
-each coefficient. Tested in tests/structural/test_effects.py.
+each coefficient. Tested in tests/structural/effects/test_effect.py.
 """
 
 from __future__ import annotations

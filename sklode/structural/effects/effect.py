@@ -6,7 +6,7 @@ r"""An effect: a basis times a lag times a modulation, with coefficients of one 
 with r what the `basis` makes of a column of X, at once or by a `lag`, and m the
 `modulation` by the calendar. Which effects there are says `selection`.
 
-Tested in tests/structural/test_effects.py.
+Tested in tests/structural/effects/test_effect.py.
 """
 
 from __future__ import annotations

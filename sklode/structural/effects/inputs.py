@@ -1,6 +1,6 @@
 """What effects may read at rows of series, and the forms that they may have.
 
-Tested in tests/structural/test_effects.py.
+Tested in tests/structural/effects/test_effect.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ r"""Lags: whether what a basis makes acts now, builds up and fades, or acts late
 .. math:: \dot r = (b(u(t)) - r) / \tau
 
 is the response r with a memory :math:`\tau`; u is linear between its rows. Tested in
-tests/structural/test_effects.py and test_delays.py.
+tests/structural/effects/test_effect.py and coupling/test_delays.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Modulations: along what an effect changes: the day, the month, or named days.
 
-Tested in tests/structural/test_effects.py.
+Tested in tests/structural/effects/test_effect.py.
 """
 
 from __future__ import annotations

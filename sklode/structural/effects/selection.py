@@ -5,7 +5,7 @@ linear, it makes of each column of an effect what it makes of y: coefficients ar
 of an ordinary regression of innovations on innovations. Durbin and Koopman (2012),
 section 6.2.3, see `filter.forward.filter_columns`.
 
-Tested in tests/structural/test_effects.py.
+Tested in tests/structural/effects/test_effect.py.
 """
 
 from __future__ import annotations

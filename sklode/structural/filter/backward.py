@@ -6,7 +6,7 @@ are part of it. Griewank and Walther, "Evaluating Derivatives" (2008), chapter 3
 without them it is the score of Durbin and Koopman (2012), section 7.3.3. Names are
 those of `filter.forward`; ``of_x`` is the slope in x.
 
-Tested in tests/structural/test_gradient.py and test_kalman.py.
+Tested in tests/structural/search/test_gradient.py and filter/test_forward.py.
 """
 
 from __future__ import annotations

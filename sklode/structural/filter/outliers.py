@@ -3,7 +3,7 @@
 Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
 the larger, as errors of observation. Steps: where innovations on one side add up
 (CUSUM, Page 1954), the trend may be anywhere. Tested in
-tests/structural/test_kalman.py.
+tests/structural/filter/test_forward.py.
 """
 
 from __future__ import annotations

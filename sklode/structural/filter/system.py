@@ -1,6 +1,6 @@
 """What the compiled filter reads and writes, by name: without waiting for numba.
 
-Tested in tests/structural/test_kalman.py and test_gradient.py.
+Tested in tests/structural/filter/test_forward.py and search/test_gradient.py.
 """
 
 from __future__ import annotations

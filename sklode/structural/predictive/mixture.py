@@ -1,6 +1,6 @@
 """Average forecasts: mixtures of normal distributions of y, or what it is linked to.
 
-Tested in tests/structural/test_mixture.py.
+Tested in tests/structural/predictive/test_mixture.py.
 """
 
 from __future__ import annotations

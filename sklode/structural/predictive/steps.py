@@ -3,7 +3,7 @@
 Each knows what it does to a distribution and to sample paths of it, so that quantiles
 of many paths are the quantiles: points, quantiles, variances and paths use one list.
 
-Tested in tests/structural/test_steps.py.
+Tested in tests/structural/predictive/test_steps.py.
 """
 
 from __future__ import annotations

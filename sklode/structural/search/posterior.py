@@ -1,6 +1,6 @@
 """How probable hyperparameters of a form are, given rows.
 
-Tested in tests/structural/test_widening.py and test_decisions.py.
+Tested in tests/structural/predictive/test_scale_by_lead.py and test_decisions.py.
 """
 
 from __future__ import annotations

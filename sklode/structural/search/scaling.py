@@ -1,6 +1,6 @@
 """The scaling of a column's candidates: shared by its series, or told apart.
 
-Tested in tests/structural/test_panels.py and test_groups.py.
+Tested in tests/structural/test_panels.py and search/test_groups.py.
 """
 
 from __future__ import annotations
