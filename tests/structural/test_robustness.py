@@ -12,7 +12,7 @@ from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.structural.filter.system import STEP, THRESHOLD
 from sklode.structural.fit import fit_model
-from tests.structural.test_seasons import stamps
+from tests.structural.search.test_periods import stamps
 
 N, AHEAD = 200, 48
 
