@@ -1,9 +1,9 @@
 """Products of small matrices, for compiled functions.
 
 With small matrices a call of BLAS takes longer to begin than to multiply.
-Here the sums of a tile stay in registers, see `sklode.engine.compiling.set_tile`: with
-plain loops, of one row or of four at once, whole fits take 1.4 to 1.7 times as long, and
-a step of the paper's spirals 2.3 times.
+Here the sums of a tile stay in registers, see `sklode.engine.compiling.set_tile`. With
+plain loops, of one row or of four at once, whole fits take 1.4 to 1.7 times as long,
+and a step of the paper's spirals 2.3 times.
 
 Matrices are one-dimensional arrays, row after row.
 

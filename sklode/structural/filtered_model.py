@@ -210,7 +210,8 @@ class FilteredModel:
         elif n:
             # in the middle of n parts of equal chance
             levels = (np.arange(n) + 0.5) / n
-            values[1:] = found.distribution().quantiles(levels).T
+            of_model = found.without(Inflated).distribution()
+            values[1:] = of_model.quantiles(levels).T
         return values
 
     def limits(
