@@ -100,6 +100,7 @@ class HybridTraining(Training[HybridModel]):
     fills_X = True
     network: HybridODE
     _is_given_up = _is_interrupted = False
+    _scaled: tuple[Observations, Origins] | None = None
 
     def begin(self) -> None:
         """Fit the structural model, and draw a network where one can be proved."""
@@ -115,7 +116,7 @@ class HybridTraining(Training[HybridModel]):
             may_learn = self.model.network is not None
         else:
             self.model = self.continued(self.start)
-            _, usable = _usable(self.model, self.learned)
+            _, usable = self._usable(self.model, self.learned)
             may_learn = len(usable) > 0
         if may_learn:
             self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
@@ -134,7 +135,7 @@ class HybridTraining(Training[HybridModel]):
         model = self._model_without_network(kept)
         if kept is not None or (self.is_guarded and not can_prove):
             return model
-        origins, usable = _usable(model, self.learned)
+        origins, usable = self._usable(model, self.learned)
         if not len(usable):
             return model
         return replace(model, network=self._drawn(model, origins, seed))
@@ -300,7 +301,7 @@ class HybridTraining(Training[HybridModel]):
     def material(self, rows: Observations) -> Material:
         """Return batches of windows that end at any of these rows."""
         settings, network, validation = self.settings, self.network, None
-        origins, usable = _usable(self.model, rows)
+        origins, usable = self._usable(self.model, rows)
         if settings.early_stopping:
             rng = np.random.default_rng(self.predict_seed)
             of_series = self.split.of_series
@@ -310,7 +311,7 @@ class HybridTraining(Training[HybridModel]):
             # whose next row, the first that is asked for, is held out
             ends = usable[usable + 1 >= cut[origins.series[usable]]]
             before = rows.until(cut)
-            spared_origins, spared = _usable(self.model, before)
+            spared_origins, spared = self._usable(self.model, before)
             if len(spared) and len(ends):
                 held_out = np.sort(rng.permutation(ends)[:64])
                 validation = self._batch(
@@ -369,9 +370,13 @@ class HybridTraining(Training[HybridModel]):
             target=origins.values[asked.row, asked.channel],
         )
 
-
-def _usable(model: HybridModel, rows: Observations) -> tuple[Origins, Numbers]:
-    """Return rows in the model's units, and where windows may end."""
-    origins = Origins(rows, model.units)
-    fewest = min(_FEWEST_SEEN, model.window_length)
-    return origins, origins.usable(fewest)
+    def _usable(
+        self, model: HybridModel, rows: Observations
+    ) -> tuple[Origins, Numbers]:
+        """Return rows in the model's units, and where windows may end."""
+        if self._scaled is None or self._scaled[0] is not rows:
+            # of the rows that a network is drawn for, a training asks at once again
+            self._scaled = rows, Origins(rows, model.units)
+        origins = self._scaled[1]
+        fewest = min(_FEWEST_SEEN, model.window_length)
+        return origins, origins.usable(fewest)

@@ -324,3 +324,19 @@ def test_the_kl_term_counts_less_the_more_rows_there_are() -> None:
         run.material(run.learned)
         scales.append(run.model.network.kl_scale)
     assert scales[0] == 1 > scales[1] > 0
+
+
+@pytest.mark.usefixtures("proving")
+def test_rows_are_scaled_once_to_draw_a_network_and_to_train_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given, lengths = ahead.Origins, list[int]()
+
+    def counted(rows: Any, units: Any) -> Any:
+        lengths.append(len(rows.ticks))
+        return given(rows, units)
+
+    monkeypatch.setattr(ahead, "Origins", counted)
+    auto().fit(series())
+    # of what is learned until it is proved, of a stretch more, of all
+    assert lengths == [42, 51, 60]
