@@ -16,6 +16,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from sklode.data.arrays import Array
+from sklode.data.links import LEAST
 
 # in natural logarithms, what a form must gain to pay for a curve
 _ODDS_OF_CURVE = 1.0
@@ -39,41 +40,49 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A straight line in a column."""
+class _OfNumber:
+    """What bases of a column of numbers have in common."""
 
     first: int  # the number of the column that it reads
     n_read = 1
+    word = ""
+
+    def name(self, names: Sequence[Hashable]) -> tuple[str, str]:
+        """Return the column that it reads, and what it is, as a reader calls them."""
+        return str(names[self.first]), self.word
+
+    def grid(self, seen: Array) -> tuple[Array, Array]:
+        """Return even values over all that was seen, as x and to be read."""
+        values = np.linspace(np.nanmin(seen), np.nanmax(seen), _PLACES)
+        return values, values[:, None]
+
+
+@dataclass(frozen=True)
+class Line(_OfNumber):
+    """A straight line in a column."""
+
     n_columns = 1
     log_odds = 0.0
     is_curved = False
+    word = "line"
 
     def columns(self, values: Array) -> Array:
         """Return b at values of the column, (row, 1) each."""
         return values
 
-    def name(self, names: Sequence[Hashable]) -> tuple[str, str]:
-        """Return the column that it reads, and what it is, as a reader calls them."""
-        return str(names[self.first]), "line"
-
-    def grid(self, seen: Array) -> tuple[Array, Array]:
-        """Return values over all that was seen, as a curve's x and to be read."""
-        return _evenly(seen)
-
 
 @dataclass(frozen=True)
-class Logarithm:
+class Logarithm(_OfNumber):
     """A straight line in the logarithm of a positive column: an elasticity."""
 
-    first: int
     centre: float  # what standardised values count from, in units of the column
     unit: float  # of standardised values, likewise
     location: float  # of the column's logarithms
     scale: float
-    n_read = 1
     n_columns = 1
     log_odds = _ODDS_OF_CURVE
     is_curved = True
+    word = "logarithm"
 
     @classmethod
     def of(cls, first: int, column: Array, centre: float, unit: float) -> Logarithm:
@@ -84,32 +93,23 @@ class Logarithm:
 
     def columns(self, values: Array) -> Array:
         """Return b at standardised values of the column, (row, 1) each."""
-        original = np.maximum(self.centre + self.unit * values, 5e-324)
+        original = np.maximum(self.centre + self.unit * values, LEAST)
         found: Array = (np.log(original) - self.location) / self.scale
         return found
 
-    def name(self, names: Sequence[Hashable]) -> tuple[str, str]:
-        """Return the column that it reads, and what it is, as a reader calls them."""
-        return str(names[self.first]), "logarithm"
-
-    def grid(self, seen: Array) -> tuple[Array, Array]:
-        """Return values over all that was seen, as a curve's x and to be read."""
-        return _evenly(seen)
-
 
 @dataclass(frozen=True)
-class Spline:
+class Spline(_OfNumber):
     """A natural cubic spline of a column, whose bends are equally likely anywhere.
 
     Beyond what was seen it is straight. Green and Silverman, "Nonparametric Regression
     and Generalized Linear Models" (1994), chapter 2.
     """
 
-    first: int
     knots: tuple[float, ...]  # of the standardised column
-    n_read = 1
     log_odds = _ODDS_OF_CURVE
     is_curved = True
+    word = "curve"
 
     @property
     def n_columns(self) -> int:
@@ -125,14 +125,6 @@ class Spline:
         beyond = values - inside[:, None]
         curve = _bends(self.knots)
         return np.hstack([values, curve(inside) + beyond * curve(inside, 1)])
-
-    def name(self, names: Sequence[Hashable]) -> tuple[str, str]:
-        """Return the column that it reads, and what it is, as a reader calls them."""
-        return str(names[self.first]), "curve"
-
-    def grid(self, seen: Array) -> tuple[Array, Array]:
-        """Return values over all that was seen, as a curve's x and to be read."""
-        return _evenly(seen)
 
 
 @dataclass(frozen=True)
@@ -172,12 +164,6 @@ class Levels:
 OfColumn: TypeAlias = Line | Logarithm | Spline | Levels
 """Bases that read a column, or the columns of a category."""
 Basis: TypeAlias = Constant | OfColumn
-
-
-def _evenly(seen: Array) -> tuple[Array, Array]:
-    """Return even values from the least to the largest of a column."""
-    values = np.linspace(np.nanmin(seen), np.nanmax(seen), _PLACES)
-    return values, values[:, None]
 
 
 @functools.cache
