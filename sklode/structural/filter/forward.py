@@ -66,15 +66,22 @@ def _move(states, moves, links, decay):
 def _predict(a, P, Z, M, decay, moves, added, both, links, pairs):
     """Cross a gap, and write M."""
     d = len(a)
-    for link in range(len(links)):
-        # E P E': what moves is added to the row, then to the column, which copies it
-        to, by, move = links[link, 0], links[link, 1], moves[link]
-        a[to] += move * a[by]
-        for j in range(d):
-            P[to, j] += move * P[by, j]
-        P[to, to] += move * P[to, by]
+    first = 0
+    while first < len(links):
+        # E P E', by states that are moved: what moves one is added to its row, then to
+        # its column, which copies the row
+        to, end = links[first, 0], first
+        while end < len(links) and links[end, 0] == to:
+            by, move = links[end, 1], moves[end]
+            a[to] += move * a[by]
+            for j in range(d):
+                P[to, j] += move * P[by, j]
+            end += 1
+        for link in range(first, end):
+            P[to, to] += moves[link] * P[to, links[link, 1]]
         for j in range(d):
             P[j, to] = P[to, j]
+        first = end
     for k in range(d):
         a[k] *= decay[k]
     for k in range(d):
