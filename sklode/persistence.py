@@ -42,6 +42,11 @@ from sklode.latent_ode.model import LatentODEModel
 from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import FEWEST_HARMONICS, Candidate, Model
+from sklode.structural.coefficients import (
+    CoefficientPrior,
+    Pooling,
+    RandomCoefficients,
+)
 from sklode.structural.components.space import Form
 from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.coupling.next_rows import NextRows
@@ -491,6 +496,9 @@ _RECORDS = (
     Rule,
     Scaling,
     RandomEffects,
+    CoefficientPrior,
+    RandomCoefficients,
+    Pooling,
     Form,
     Effect,
     basis.Constant,

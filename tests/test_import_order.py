@@ -43,6 +43,7 @@ STRUCTURAL = [
     "design",
     "effects",
     "candidates",
+    "coefficients",
     "scaling",
     "components",
     "filter",

@@ -17,8 +17,10 @@ from scipy.special import logsumexp
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import IDENTITY, Link
+from sklode.structural.coefficients import CoefficientPrior, RandomCoefficients
 from sklode.structural.components import noise
 from sklode.structural.components.space import (
+    LEVEL,
     PLACE,
     Form,
     StateSpace,
@@ -77,13 +79,10 @@ class Model(NamedTuple):
         """
         # the first input is how far the clock is ahead of time; X follows
         clock, X = table.times + table.inputs[:, 0], table.inputs[:, 1:]
-        before, first, has_rows = (
-            np.empty(len(clock)),
-            table.bounds[:-1],
-            table.lengths > 0,
-        )
+        first, has_rows = table.bounds[:-1], table.lengths > 0
+        before = np.empty(len(clock))
         before[1:] = table.times[1:] - table.times[:-1]
-        before[first[has_rows]] = (since + np.zeros(len(first)))[has_rows]
+        before[first[has_rows]] = np.broadcast_to(since, first.shape)[has_rows]
         gaps, gap = distinct(before)
         layout = layout_of(self.form, self.harmonics)
         return Schedule(
@@ -141,6 +140,8 @@ class Candidate(NamedTuple):
     scaling: Scaling
     weight: float = 1.0
     group: int = 0  # of the series that it is for, see `groups`
+    coefficients: RandomCoefficients | None = None  # None: of each series alone
+    prior: CoefficientPrior | None = None  # of each series, see `Candidate.own`
 
     @property
     def observed_noise(self) -> float:
@@ -148,10 +149,38 @@ class Candidate(NamedTuple):
         return self.model.noise + self.scaling.error**2
 
     def alone(self, series: int) -> Candidate:
-        """Return it with the location and scale of one series."""
-        return self._replace(scaling=self.scaling.alone(series))
+        """Return it with the location, scale and coefficients of one series."""
+        prior = None if self.prior is None else self.prior.of([series])
+        return self._replace(scaling=self.scaling.alone(series), prior=prior)
 
-    def own(self, table: ChannelRows, span: float) -> Candidate:
+    def own(
+        self, table: ChannelRows, span: float, members: Numbers | None = None
+    ) -> Candidate:
+        """Return it with each series' location, scale, and prior of coefficients.
+
+        ``members`` (series,) are their numbers in the panel of the fit, -1 of others;
+        None: all are others.
+        """
+        found = self._with_own_scaling(table, span)
+        if self.coefficients is None:
+            return found
+        n = len(table.lengths)
+        X = table.inputs[:, 1:][:, self.model.form.columns]
+        prior = self.coefficients.prior(
+            members=np.full(n, -1) if members is None else members,
+            ratios=found.scaling.ratios(n),
+            centres=table.means(X),
+        )
+        return found._replace(prior=prior)
+
+    def first(self, space: StateSpace, n: int) -> States:
+        """Return the states before the first rows of ``n`` series."""
+        states = States.first(space.start, n)
+        if self.prior is not None:
+            self.prior.write(states.means, states.covariances, LEVEL)
+        return states
+
+    def _with_own_scaling(self, table: ChannelRows, span: float) -> Candidate:
         """Return it with each series' location and scale, (series,)."""
         usual, effects = self.scaling, self.scaling.random_effects
         if effects is None:
@@ -163,10 +192,16 @@ class Candidate(NamedTuple):
         # logarithm of variance ``spread`` squared, seen with variance ``blur``
         prior = effects.spread**2
         weight = prior / (prior + blur)
+        # the integral over scales: Laplace's approximation
+        z = np.log(scale / usual.scale)
+        known = blur > 0
+        cost = np.log(1 + prior / np.where(known, blur, 1.0)) + z**2 / (prior + blur)
+        cost = 0.5 * float(cost[known & (table.lengths > 0)].sum())
         scale = usual.scale * (scale / usual.scale) ** weight
         if effects.in_proportion:
             location = usual.location * scale / usual.scale
-        own = usual._replace(of_series=LocationScale(location, scale))
+        of_series = LocationScale(location, scale)
+        own = usual._replace(of_series=of_series, cost=cost)
         return self._replace(scaling=own)
 
     def measured(self, table: ChannelRows, span: float) -> tuple[Array, Array, Array]:
@@ -224,9 +259,11 @@ class Candidate(NamedTuple):
         if not self.scaling.link.is_logarithm:
             return 1.0
         model, space = self.model, self.model.space(span)
-        own = self.own(table, span).scaling
+        candidate = self.own(table, span)
+        own = candidate.scaling
         rows = own.rows(table)
-        found = model.filtered(space, rows, space.deviation_and_all)
+        first = candidate.first(space, len(table.lengths))
+        found = model.filtered(space, rows, space.deviation_and_all, states=first)
         units = own.at(table.series).units
         scale = np.broadcast_to(units.scale, table.values.shape)
         known = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT

@@ -49,12 +49,16 @@ class FilteredColumn:
 
     @classmethod
     def filter(
-        cls, candidates: list[Candidate], table: ChannelRows, span: float
+        cls,
+        candidates: list[Candidate],
+        table: ChannelRows,
+        span: float,
+        members: Numbers | None = None,
     ) -> FilteredColumn:
-        """Filter the rows of a column."""
+        """Filter the rows of a column; ``members`` are those of `Candidate.own`."""
         weights, n = weights_of(candidates, table), len(table.lengths)
         own = [
-            candidate.own(_of_series(table, mine), span)
+            candidate.own(_of_series(table, mine), span, members)
             for candidate, mine in zip(candidates, weights > 0, strict=True)
         ]
         spaces = [candidate.model.space(span) for candidate in own]
@@ -65,7 +69,9 @@ class FilteredColumn:
             table=table.where(slice(0)),
             span=span,
             spaces=spaces,
-            states=[States.first(space.start, n) for space in spaces],
+            states=[
+                one.first(space, n) for one, space in zip(own, spaces, strict=True)
+            ],
             sums=np.zeros((n, len(MEMORIES))),
         )
         return nothing.continued(table)
@@ -407,9 +413,11 @@ class FilteredColumn:
         rows, is_asked = candidate.scaling.rows(self.table).merged(queries)
         model = candidate.model
         space = model.space(self.span, self._leads(rows)[0])
-        found = model.filtered(space, rows, space.whole)
+        first = candidate.first(space, 1)
+        found = model.filtered(space, rows, space.whole, states=first)
         system = space.system(model.schedule(rows))
-        states = _root(space.start) @ rng.standard_normal((len(space.start), n))
+        white = rng.standard_normal((len(space.start), n))
+        states = first.means.T + _root(first.covariances[0]) @ white
         normals = rng.standard_normal((len(rows.times), *states.shape))
         paths = forward().simulate_rows(
             system,
@@ -454,12 +462,13 @@ class FilteredColumn:
         known = candidate.scaling.rows(self.table.where(is_needed))
         rows, is_asked = known.merged(queries)
         leads = self._leads(rows)
+        some = np.flatnonzero(rows.lengths)
         rows = rows.without_empty()
         model = candidate.model
-        spaces = {lead: model.space(self.span, lead) for lead in set(leads)}
-        # they differ by the covariance at the start alone
-        space = spaces[leads[0]]
-        states = States.of(np.stack([spaces[lead].start for lead in leads]))
+        if candidate.prior is not None:
+            candidate = candidate._replace(prior=candidate.prior.of(some))
+        # spaces differ by the covariance at the start alone
+        space, states = self._space_before(candidate, np.array(leads))
         found = model.filtered(space, rows, parts=parts, states=states)
         more, less = backward().smooth_rows(
             space.system(model.schedule(rows)),
@@ -472,6 +481,19 @@ class FilteredColumn:
         signal = found.signal + more[..., 0]
         variance = found.variance - less
         return signal[is_asked], variance[is_asked]
+
+    def _space_before(
+        self, candidate: Candidate, leads: Array
+    ) -> tuple[StateSpace, States]:
+        """Return a space, and the states of series so long before their first rows."""
+        states = candidate.first(candidate.model.space(self.span), len(leads))
+        for lead in np.unique(leads).tolist():
+            space = candidate.model.space(self.span, lead)
+            mine = leads == lead
+            before = candidate.first(space, len(leads))
+            states.means[mine] = before.means[mine]
+            states.covariances[mine] = before.covariances[mine]
+        return space, states
 
     def _leads(self, rows: ChannelRows) -> list[float]:
         """Return how much earlier rows begin than those of their series."""

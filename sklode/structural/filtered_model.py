@@ -47,8 +47,10 @@ class FilteredModel:
     ) -> FilteredModel:
         """Filter the rows of series, those that the model was found on or others."""
         tables = model.design.tables(observations)
+        numbers = {key: k for k, key in enumerate(model.members)}
+        members = np.array([numbers.get(key, -1) for key in observations.keys])
         columns = [
-            FilteredColumn.filter(column.candidates, table, column.span)
+            FilteredColumn.filter(column.candidates, table, column.span, members)
             for column, table in zip(model.columns, tables, strict=True)
         ]
         return cls(model, observations, columns)
@@ -58,7 +60,9 @@ class FilteredModel:
         fresh = _rows_after(self.observations, observations)
         # more rows change what is known of a series' scale, and whom it is like
         may_change = any(
-            one.scaling.random_effects or one.group != column.candidates[0].group
+            one.scaling.random_effects
+            or one.coefficients
+            or one.group != column.candidates[0].group
             for column in self.model.columns
             for one in column.candidates
         )

@@ -22,7 +22,8 @@ from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.coupling.delays import MOST_CHANNELS, likely_delays
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
-from sklode.structural.effects.inputs import Inputs
+from sklode.structural.effects.inputs import ColumnUnits, Inputs
+from sklode.structural.effects.selection import random_coefficients
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import ColumnModel, StructuralModel
 from sklode.structural.predictive.limits import LargestMoves
@@ -88,7 +89,14 @@ def fit_model(
     columns = [
         ColumnModel(
             candidates=_with_smearing(
-                _with_effects(each, places(effects), known), table, span
+                _with_coefficients(
+                    _with_effects(each, places(effects), known),
+                    effects=[own for _, own in each],
+                    table=table,
+                    span=span,
+                ),
+                table=table,
+                span=span,
             ),
             span=span,
             bounds=known.bounds[column],
@@ -104,12 +112,21 @@ def fit_model(
         # what columns tell of each other is asked of the heaviest candidates alone
         likely = [
             FilteredColumn.filter(
-                heaviest_of_each(column.candidates), table, column.span
+                heaviest_of_each(column.candidates),
+                table=table,
+                span=column.span,
+                members=np.arange(len(table.lengths)),
             )
             for column, table in zip(columns, tables, strict=True)
         ]
         coupling = Coupling.fit(likely)
-    return StructuralModel(design=design, columns=columns, coupling=coupling)
+    is_shared = any(one.coefficients for column in columns for one in column.candidates)
+    return StructuralModel(
+        design=design,
+        columns=columns,
+        coupling=coupling,
+        members=observations.keys if is_shared else (),
+    )
 
 
 def _design_without_effects(observations: Observations, known: Known) -> Design:
@@ -192,6 +209,7 @@ class _ColumnSearch:
         inputs = Inputs(
             read=design.read(rows),
             n_controls=n_controls,
+            units=ColumnUnits(design.location, design.scale),
             features=design.features(rows.ticks, rows.like),
             n_days=round(days[1] / days[0]) if days else 0,
             rows=np.flatnonzero(~np.isnan(rows.values[:, self.column])),
@@ -227,6 +245,24 @@ def _with_effects(
             )
         )
     return candidates
+
+
+def _with_coefficients(
+    candidates: list[Candidate],
+    effects: Sequence[tuple[Effect, ...]],
+    table: ChannelRows,
+    span: float,
+) -> list[Candidate]:
+    """Return candidates that know what series of a panel share of their effects."""
+    weights = weights_of(candidates, table)
+    found = []
+    for k, (one, own) in enumerate(zip(candidates, effects, strict=True)):
+        if any(effect.pooling.has_mean for effect in own):
+            mine = (weights[k] > 0)[table.series]
+            coefficients = random_coefficients(one, table.where(mine), span, own)
+            one = one._replace(coefficients=coefficients)
+        found.append(one)
+    return found
 
 
 def _alone(rows: Observations, channel: int) -> Observations:

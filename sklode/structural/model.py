@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Key
 from sklode.structural.candidates import Candidate
 from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.design import Design
@@ -41,3 +41,4 @@ class StructuralModel:
     design: Design
     columns: list[ColumnModel]
     coupling: Coupling  # what columns tell of each other
+    members: tuple[Key, ...] = ()  # series of the fit that tell of coefficients

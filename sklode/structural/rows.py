@@ -78,6 +78,13 @@ class ChannelRows(NamedTuple):
         """Time from first to last row of each series, or zero."""
         return np.maximum(self.ends - self.starts, 0.0)
 
+    def means(self, columns: Array) -> Array:
+        """Return the means of columns (row, column) in each series; zero of no rows."""
+        n = len(self.lengths)
+        sums = [np.bincount(self.series, column, n) for column in columns.T]
+        means = np.stack(sums, axis=1) if sums else np.zeros((n, 0))
+        return means / np.maximum(self.lengths, 1)[:, None]
+
     def where(self, rows: Rows) -> ChannelRows:
         """Return some rows; all series stay."""
         return ChannelRows.from_series(

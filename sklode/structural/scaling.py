@@ -47,6 +47,7 @@ class Scaling(NamedTuple):
     link: Link = IDENTITY
     random_effects: RandomEffects | None = None  # None: all series share one
     of_series: LocationScale | None = None  # each one's own, see `Candidate.own`
+    cost: float = 0.0  # what these add to a loss
     smearing: float = 1.0  # from medians to what can be summed, see `smearing_factor`
     error: float = 0.0  # the usual one of measurement, in units of the states
 
@@ -56,6 +57,10 @@ class Scaling(NamedTuple):
         if self.of_series is not None:
             return self.of_series
         return LocationScale(np.array([self.location]), np.array([self.scale]))
+
+    def ratios(self, n_series: int) -> Array:
+        """Return how many of each series' units the usual one is, (series,)."""
+        return np.broadcast_to(self.scale / self.units.scale, n_series)
 
     def at(self, series: Numbers) -> Scaling:
         """Return it with the location and scale of each row, of some series."""
@@ -104,7 +109,7 @@ class Scaling(NamedTuple):
         units = self.at(table.series).units
         scale = np.broadcast_to(units.scale, known.shape)
         # the density of y is that of z times dz / dy = (du / dy) / scale
-        lacks = float(np.log(scale[known]).sum())
+        lacks = self.cost + float(np.log(scale[known]).sum())
         return lacks - float(self.link.log_slope(table.values[known]).sum())
 
 

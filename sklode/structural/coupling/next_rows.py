@@ -166,9 +166,11 @@ def _look_ahead_by(candidate: Candidate, span: float, table: ChannelRows) -> _Ah
     model = candidate.model
     space = model.space(span)
     n, d = len(table.times), len(space.start)
-    table = candidate.own(table, span).scaling.rows(table)
+    own = candidate.own(table, span)
+    first = own.first(space, len(table.lengths))
+    table = own.scaling.rows(table)
     states = np.empty((n, d))
-    passed = model.filtered(space, table, after=states)
+    passed = model.filtered(space, table, states=first, after=states)
     later = np.arange(n)[:, None] + 1 + _LEADS
     is_there = later < table.bounds[1:][table.series][:, None]
     later = np.minimum(later, n - 1)

@@ -18,6 +18,7 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 
 from sklode.data.arrays import Array
+from sklode.structural.coefficients import ALONE, Pooled, Pooling
 from sklode.structural.effects.basis import Basis, Constant
 from sklode.structural.effects.lags import NOW, Delay, Lag, Queries
 from sklode.structural.effects.modulation import (
@@ -37,6 +38,7 @@ class Effect:
     lag: Lag = NOW
     modulation: Modulation = ALWAYS
     size: float = 1.0  # standard deviation of what it adds, in spreads
+    pooling: Pooling = ALONE  # how series of a panel share its coefficients
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -45,6 +47,7 @@ class Effect:
         return (
             *(basis.first, basis.n_columns, type(basis).__name__, self.lag.time),
             *(modulation.rank, astuple(modulation), self.size),
+            astuple(self.pooling),
         )
 
     @property
@@ -55,7 +58,7 @@ class Effect:
     @property
     def log_odds(self) -> float:
         """What it takes off the log probability of a form that has it."""
-        parts = self.basis, self.lag, self.modulation
+        parts = self.basis, self.lag, self.modulation, self.pooling
         return sum(part.log_odds for part in parts)
 
     def name(self, names: Sequence[Hashable], cycle: Cycle) -> str:
@@ -83,8 +86,9 @@ class Effect:
 
     @property
     def kind(self) -> Effect:
-        """The same, but for how late it is."""
-        return replace(self, lag=type(self.lag)())
+        """The same, but for how late it is, and how far series differ."""
+        pooling = Pooling(has_mean=self.pooling.has_mean)
+        return replace(self, lag=type(self.lag)(), pooling=pooling)
 
     @property
     def parts(self) -> list[Effect]:
@@ -119,6 +123,14 @@ def modulated(
     # of no effects there is no column
     nothing = np.zeros((len(features.share_of_day), 0))
     return np.hstack([nothing, *found])
+
+
+def pooled(effects: Sequence[Effect]) -> Pooled:
+    """Return how each coefficient of effects is pooled, in their order."""
+    return Pooled.of(
+        poolings=[effect.pooling for effect in effects],
+        n_columns=[effect.n_columns for effect in effects],
+    )
 
 
 def places(effects: Sequence[Effect]) -> dict[Effect, tuple[int, ...]]:

@@ -13,7 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.structural.effects.basis import Basis, Constant, Levels, Line, Spline
+from sklode.structural.effects.basis import (
+    Basis,
+    Constant,
+    Levels,
+    Line,
+    Logarithm,
+    Spline,
+)
 from sklode.structural.effects.effect import Effect, modulated
 from sklode.structural.effects.lags import (
     MEMORIES,
@@ -30,11 +37,13 @@ from sklode.structural.effects.modulation import (
     Month,
     NamedDays,
 )
+from sklode.structural.scaling import Scaling
 
 # of a curve, at quantiles of the column;
 # of one that changes along the day
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
+_LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
 _HARMONICS_OF_MONTH = 4, 12
@@ -62,6 +71,18 @@ class Estimate(NamedTuple):
     coefficients: Array = np.zeros((0, 0))  # (series, coefficient)
     loss: float = 0.0  # what they add to minus the log probability
     response: Array = np.zeros(0)  # (row,), what they add to y, in states' units
+    scaling: Scaling | None = None  # to these, of a panel
+
+
+class ColumnUnits(NamedTuple):
+    """What standardised columns were: location plus scale times these."""
+
+    location: Array  # (column,)
+    scale: Array
+
+    def at(self, column: int) -> tuple[float, float]:
+        """Return those of one column."""
+        return float(self.location[column]), float(self.scale[column])
 
 
 class Inputs(NamedTuple):
@@ -69,6 +90,7 @@ class Inputs(NamedTuple):
 
     read: Read
     n_controls: int  # columns of X
+    units: ColumnUnits  # of columns
     features: CalendarFeatures
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
@@ -176,10 +198,16 @@ class Inputs(NamedTuple):
         values = self.read.columns[self.rows, column]
         if not np.ptp(values) > 0:
             return []
-        bases = bases_of(column, values, _KNOTS)
+        bases = self._bases(column, values, _KNOTS)
+        within = self._within(bases[0].columns(values[:, None])[:, 0])
+        if not within:
+            return []
         # a column may have two effects, of which the second is late
         lags: list[list[Lag]] = [[NOW, *late], [*late]]
-        found = [[Effect(basis, lag) for basis in bases for lag in own] for own in lags]
+        found = [
+            [Effect(basis, lag, size=1 / within) for basis in bases for lag in own]
+            for own in lags
+        ]
         if not harmonics:
             return found
         # a curve takes more coefficients than a line, so it has fewer knots and
@@ -189,11 +217,41 @@ class Inputs(NamedTuple):
             bases, most = bases_of(column, values, _FEW_KNOTS), _FEW_HARMONICS
         day = Day(harmonics=min(harmonics, most))
         along = [
-            Effect(basis, modulation=day, size=size)
+            Effect(basis, modulation=day, size=size / within)
             for basis in bases
             for size in _SIZES
         ]
         return [*found, along]
+
+    def _within(self, values: Array) -> float:
+        """Return the standard deviation of observed rows within series.
+
+        Of a lone series it is one: columns are standardised.
+        """
+        counts = np.diff(np.searchsorted(self.rows, self.read.bounds))
+        if len(counts) < 2:
+            return 1.0
+        series = np.repeat(np.arange(len(counts)), counts)
+        means = np.bincount(series, values, len(counts)) / np.maximum(counts, 1)
+        found = float((values - means[series]).std())
+        return found if found > _LEAST_WITHIN * float(values.std()) else 0.0
+
+    def _bases(self, column: int, values: Array, n_knots: int) -> list[Basis]:
+        """Return the bases that a column of numbers may have, the simplest first.
+
+        Positive values whose level differs more between series of a panel than within
+        them, such as prices, act by how many times as large they are as usual.
+        """
+        centre, unit = self.units.at(column)
+        original = centre + unit * values
+        is_panel = len(self.read.bounds) > 2
+        if is_panel and len(np.unique(values)) >= _FEWEST_VALUES and original.min() > 0:
+            basis = Logarithm.of(column, original, centre, unit)
+            # standardised: what is not within series is between them
+            within = self._within(basis.columns(values[:, None])[:, 0])
+            if within**2 < 0.5:
+                return [basis]
+        return bases_of(column, values, n_knots)
 
     def _of_calendar(self) -> list[list[Effect]]:
         """Return the forms of the month's and of named days' effects."""

@@ -17,15 +17,19 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sklode.data.arrays import Array
-from sklode.structural.candidates import Candidate, forward
-from sklode.structural.effects.effect import Effect
+from sklode.data.arrays import Array, Numbers
+from sklode.structural.candidates import Candidate, Model, forward
+from sklode.structural.coefficients import ALONE, USUAL, RandomCoefficients
+from sklode.structural.effects.effect import Effect, pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.lags import NOW, Memory
 from sklode.structural.rows import ChannelRows
+from sklode.structural.scaling import Scaling
 
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
+_PASSES = 3  # that find what is no outlier, given effects
+_MOST_ASKED = 60  # series of a panel, which effects there are
 # An effect is proved where what folds gain is in sum so many times the
 # root of the sum of their squares. Of n equal gains that is the root of n:
 # three of many folds must gain alike. Of two folds the lesser must
@@ -38,43 +42,19 @@ _PROVED, _PROVED_BY_FEW = 1.5, 1.2
 _Held: TypeAlias = dict[int, Effect]
 
 
-class EffectJudge:
-    """How probable effects are, by what a candidate's filter makes of them.
+class Innovations:
+    """What a model's filter does not expect of columns, as it does of y."""
 
-    Errors are moments by what effects that are known, those of ``start``, leave of y.
-    """
-
-    def __init__(
-        self,
-        candidate: Candidate,
-        span: float,
-        table: ChannelRows,
-        inputs: Inputs,
-        start: Estimate,
-    ) -> None:
-        self._start, self._inputs, self._span = start, inputs, span
-        table = candidate.own(table, span).scaling.rows(table)
-        left = table
-        if start.effects:
-            response = inputs.response(start, table.lengths)
-            left = table._replace(values=table.values - response)
-        # folds of whole weeks, that tell by turns what others do
-        self._folds = inputs.folds(table.bounds)
-        # of each series the first fold, for sums over these
-        starts = self._folds[:-1]
-        self._first = np.searchsorted(starts, table.bounds[:-1])
-        model, space = candidate.model, candidate.model.space(span)
-        found = model.filtered(space, left, space.whole)
-        self._system = space.system(model.schedule(table))
+    def __init__(self, model: Model, rows: ChannelRows, span: float) -> None:
+        space = model.space(span)
+        found = model.filtered(space, rows, space.whole)
+        self._system = space.system(model.schedule(rows))
         self._inverse_F = found.inverse_F
         self._root = np.sqrt(found.inverse_F)[:, None]
         self._gains = np.ascontiguousarray(found.gains[:, 0])
-        self._y = self._surprise(table.values[:, None])
-        self._columns: dict[Effect, list[Array]] = {}
-        self._products: dict[tuple[Effect, Effect | None], Array] = {}
 
-    def _surprise(self, columns: Array) -> list[Array]:
-        """Return what is not expected of columns, in deviations, by fold."""
+    def of(self, columns: Array) -> Array:
+        """Return those of columns, (row, column), in standard deviations."""
         columns = np.ascontiguousarray(columns)
         expected = forward().filter_columns(
             self._system,
@@ -83,26 +63,66 @@ class EffectJudge:
             values=columns,
         )
         # in place: these are most of the memory that a selection goes through
-        innovations = np.subtract(columns, expected, out=expected)
+        innovations: Array = np.subtract(columns, expected, out=expected)
         innovations *= self._root
-        return np.split(innovations, self._folds[1:-1])
+        return innovations
+
+
+class EffectJudge:
+    """How probable effects are, by what a candidate's filter makes of them.
+
+    Both tables are in the units of the states; ``left`` are the rows without what
+    effects that are known, those of ``start``, add: errors are judged there.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        span: float,
+        table: ChannelRows,
+        left: ChannelRows,
+        inputs: Inputs,
+        start: Estimate,
+        scaling: Scaling,
+    ) -> None:
+        self._start, self._inputs, self._span = start, inputs, span
+        self.scaling, self._table = scaling, table
+        self._ratios = scaling.ratios(len(table.lengths))
+        # folds of whole weeks, that tell by turns what others do
+        self._folds = inputs.folds(table.bounds)
+        # of each series the first fold, for sums over these
+        starts = self._folds[:-1]
+        self._first = np.searchsorted(starts, table.bounds[:-1])
+        self._innovations = Innovations(candidate.model, left, span)
+        self._y = self._surprise(table.values[:, None])
+        # of many series some are asked which effects there are
+        n = len(table.lengths)
+        self._asked = np.unique(np.linspace(0, n - 1, _MOST_ASKED).round().astype(int))
+        self._columns: dict[Effect, list[Array]] = {}
+        self._products: dict[tuple[Effect, Effect | None], Array] = {}
+
+    def _surprise(self, columns: Array) -> list[Array]:
+        """Return what is not expected of columns, in deviations, by fold."""
+        return np.split(self._innovations.of(columns), self._folds[1:-1])
 
     def _of(self, effect: Effect) -> list[Array]:
         """Return an effect's innovations, which many pairs ask for."""
         if effect not in self._columns:
             columns = self._inputs.columns([effect])
+            if self._is_panel:
+                columns = centred(columns, self._table)
             self._columns[effect] = self._surprise(columns)
         return self._columns[effect]
 
     def _product(self, one: Effect, other: Effect | None) -> Array:
         """Return (fold, own, other); without another, with y."""
         # columns are in proportion to the size: products of size one
-        # serve all sizes
+        # serve all sizes, and however series share coefficients
         size = one.size
-        one = replace(one, size=1.0)
+        one = replace(one, size=1.0, pooling=ALONE)
         if other is not None:
             size *= other.size
-            other = replace(other, size=1.0)
+            other = replace(other, size=1.0, pooling=ALONE)
         pair = one, other
         if pair not in self._products:
             self._products[pair] = self._multiplied(one, other)
@@ -180,6 +200,8 @@ class EffectJudge:
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
         """Return the most probable option beside others, and its gain."""
+        if self._is_panel:
+            return self._best_of_panel(options, others)
         inner, moments = self._system_of(others)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
@@ -202,9 +224,50 @@ class EffectJudge:
                 best = gain, option
         return best
 
+    @property
+    def _is_panel(self) -> bool:
+        """Whether there are series that may share coefficients."""
+        return len(self._first) > 1
+
+    def _best_of_panel(
+        self, options: list[Effect], others: list[Effect]
+    ) -> tuple[float, Effect | None]:
+        """Return the same, of coefficients that series may share."""
+        base = self._shared(others, self._asked)[2] if others else 0.0
+        # what some series tell stands for all
+        share = len(self._first) / len(self._asked)
+        best: tuple[float, Effect | None] = 0.0, None
+        for option in options:
+            _, _, evidence = self._shared([option, *others], self._asked)
+            gain = share * (evidence - base) - self._inputs.log_odds(option)
+            if gain > best[0] + _WORTH:
+                best = gain, option
+        return best
+
+    def _shared(
+        self, effects: list[Effect], series: Numbers | slice = slice(None)
+    ) -> tuple[Array, Array, float]:
+        """Return coefficients, what they add to the log likelihood, and the evidence.
+
+        Coefficients are (series, coefficient), in units of each one's states.
+        """
+        gram, moments = self._by_fold(effects)
+        grams, goals = self._summed(gram)[series], self._summed(moments)[series, :, 0]
+        ratios, how = self._ratios[series], pooled(effects)
+        grams, goals = how.in_common_units(grams, goals, ratios)
+        _, found, evidence = RandomCoefficients.fit(how, grams, goals)
+        added = goals - 0.5 * np.einsum("sij,sj->si", grams, found)
+        found = found * np.where(how.in_y, ratios[:, None], 1.0)
+        return found, (found * added).sum(1), evidence
+
     def selected(self) -> Estimate:
         """Return the most probable effects, sought from those of ``start`` on."""
         places = self._inputs.options(self._span)
+        if self._is_panel:
+            places = [
+                [replace(option, pooling=how) for option in options for how in USUAL]
+                for options in places
+            ]
         held = self._searched(places)
         effects = [held[k] for k in sorted(held)]
         return self._with_coefficients(effects) if effects else Estimate()
@@ -215,13 +278,9 @@ class EffectJudge:
 
     def _with_coefficients(self, effects: list[Effect]) -> Estimate:
         """Return effects with coefficients, and what they add to the loss."""
-        inner, moments = self._system_of(effects)
-        found = np.linalg.solve(inner, moments)[..., 0]
-        # the filter's loss, given the coefficients, has
-        # the likelihood; beside it stand the prior of
-        # these and, after Laplace, the curvature there
-        _, log_det = np.linalg.slogdet(inner)
-        loss = 0.5 * float((found**2).sum() + log_det.sum())
+        found, gains, evidence = self._shared(effects)
+        # the filter's loss, given the coefficients, has what these gain there
+        loss = float(gains.sum()) - evidence
         loss += sum(map(self._inputs.log_odds, effects))
         return Estimate(tuple(effects), coefficients=found, loss=loss)
 
@@ -244,6 +303,9 @@ class EffectJudge:
                     # those of a search stand 2.4 times apart
                     near = [replace(best, lag=lag) for lag in best.lag.near]
                     _, best = self.best([best, *near], others)
+                if best is not None and best.pooling.has_mean:
+                    near = [replace(best, pooling=own) for own in best.pooling.near]
+                    _, best = self.best([best, *near], others)
                 if best is not None:
                     held[k] = best
             if held == before:
@@ -265,6 +327,42 @@ class EffectJudge:
         return proved
 
 
+def centred(columns: Array, table: ChannelRows) -> Array:
+    """Return columns (row, column) less the mean of each series.
+
+    How columns and levels differ between series is no effect within any of them:
+    Mundlak, "On the Pooling of Time Series and Cross Section Data" (1978).
+    """
+    return columns - table.means(columns)[table.series]
+
+
+def random_coefficients(
+    candidate: Candidate, table: ChannelRows, span: float, effects: Sequence[Effect]
+) -> RandomCoefficients:
+    """Return what all rows of a panel tell of the coefficients of effects."""
+    scaling = candidate.own(table, span).scaling
+    rows, model = scaling.rows(table), candidate.model
+    columns = centred(rows.inputs[:, 1:][:, model.form.columns], rows)
+    how, ratios = pooled(effects), scaling.ratios(len(rows.lengths))
+    plain = model._replace(form=model.form._replace(effects=()))
+    response = np.zeros(len(rows.values))
+    for _ in range(_PASSES):
+        # what is an outlier is judged by what effects leave
+        left = rows._replace(values=rows.values - response)
+        innovations = Innovations(plain, left, span)
+        W, v = innovations.of(columns), innovations.of(rows.values[:, None])
+        both, inner = np.hstack([W, v]), rows.bounds[1:-1]
+        parts = zip(np.split(W, inner), np.split(both, inner), strict=True)
+        products = np.stack([own.T @ every for own, every in parts])
+        grams, goals = how.in_common_units(
+            products[..., :-1], products[..., -1], ratios
+        )
+        found, each, _ = RandomCoefficients.fit(how, grams, goals)
+        each = each * np.where(how.in_y, ratios[:, None], 1.0)
+        response = (columns * each[rows.series]).sum(1)
+    return found
+
+
 def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
     """Return effects, each at the first place that may hold it, soon or late."""
     kinds = [{*map(_soon, options)} for options in places]
@@ -277,8 +375,8 @@ def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
 
 
 def _soon(effect: Effect) -> Effect:
-    """Return an effect as one without memory or delay."""
-    return replace(effect, lag=NOW)
+    """Return an effect as one without memory or delay, of each series alone."""
+    return replace(effect, lag=NOW, pooling=ALONE)
 
 
 def _without(held: _Held, place: int) -> list[Effect]:

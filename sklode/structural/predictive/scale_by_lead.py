@@ -78,7 +78,7 @@ def _errors(
     """
     model, table = candidate.model, candidate.scaling.rows(table)
     space = model.space(span)
-    n, states, before = len(table.times), States.first(space.start, 1), 0
+    n, states, before = len(table.times), candidate.first(space, 1), 0
     first = max(n // _SHARE, _BURNT, n - 1 - _ORIGINS)
     origins, known = np.arange(first, n - 1), []
     # the filter goes on from origin to origin, and keeps the states at each

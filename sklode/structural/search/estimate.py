@@ -24,9 +24,10 @@ from sklode.structural.components.space import (
     priors,
 )
 from sklode.structural.effects.inputs import Estimate, Inputs
-from sklode.structural.effects.selection import EffectJudge
+from sklode.structural.effects.selection import EffectJudge, centred
 from sklode.structural.filter.system import STEP, FilterPass, Rule
 from sklode.structural.rows import ChannelRows
+from sklode.structural.scaling import Scaling
 from sklode.structural.search.periods import Seasons
 from sklode.structural.search.posterior import REFUSED, Posterior
 from sklode.structural.search.rows import SearchRows, judged, sought
@@ -92,16 +93,41 @@ class Estimator:
         if inputs is not None:
             self._inputs_judged = inputs.at(self._judging)
 
-    def _response(self, estimate: Estimate, rows: Numbers) -> Array | float:
-        """Return what effects add at some rows, in states' units."""
-        return estimate.response[rows] if estimate.effects else 0.0
+    def _own(
+        self, candidate: Candidate, estimate: Estimate, table: ChannelRows
+    ) -> Scaling:
+        """Return each series' location and scale, as effects leave its rows.
+
+        ``table`` is the sample or the judged rows.
+        """
+        return candidate.own(self._without(estimate, table), self._span).scaling
+
+    def _places(self, table: ChannelRows) -> Numbers:
+        """Return where the rows of the sample, or those that judge, stand."""
+        return self._sought if table is self.sample else self._judging
+
+    def _without(self, estimate: Estimate, table: ChannelRows) -> ChannelRows:
+        """Return the rows of a panel, in y's units, without what effects add."""
+        if not self.is_pooled or estimate.scaling is None:
+            return table
+        rows, link = self._places(table), estimate.scaling.link
+        scale = estimate.scaling.at(self._table.series[rows]).units.scale
+        added = scale * estimate.response[rows]
+        return table._replace(values=link.inverse(link.of(table.values) - added))
 
     def _left(
-        self, table: ChannelRows, estimate: Estimate, rows: Numbers
+        self, scaling: Scaling, estimate: Estimate, table: ChannelRows
     ) -> ChannelRows:
-        """Return rows in states' units without what effects add at these places."""
-        left = table.values - self._response(estimate, rows)
-        return table._replace(values=left)
+        """Return rows in states' units without what effects add there."""
+        rows = scaling.rows(table)
+        if not estimate.effects:
+            return rows
+        if self.is_pooled:
+            # effects may have been found in other units
+            left = scaling.rows(self._without(estimate, table)).values
+        else:
+            left = rows.values - estimate.response[self._places(table)]
+        return rows._replace(values=left)
 
     def most_probable(
         self, form: Form, start: Array | None = None, estimate: Estimate = NO_EFFECTS
@@ -124,32 +150,33 @@ class Estimator:
         free[form.memories] = False
         return self._sought_from(form, theta, free, estimate)
 
-    def _units(self, form: Form) -> Candidate:
+    def _units(self, form: Form, estimate: Estimate) -> Candidate:
         """Return the plain candidate with the units of a form's rows."""
         link, rule = IDENTITY, Rule()
         if form.linked:
             link = self.link
         elif self.at_bounds:
             rule = Rule(threshold=math.inf)  # large counts are rare, and true
-        values = link.of(self.sample.values)
-        return plain_candidate(self.sample, values, self._span, link=link, rule=rule)
+        left = self._without(estimate, self.sample)
+        values = link.of(left.values)
+        return plain_candidate(left, values, self._span, link=link, rule=rule)
 
     def _sought_from(
         self, form: Form, theta: Array, free: Flags, estimate: Estimate
     ) -> Hypothesis:
         """Return the best hyperparameters, of those that are free."""
-        sample, span, units = self.sample, self._span, self._units(form)
+        span, units = self._span, self._units(form, estimate)
         effects = units.scaling.random_effects
         if not self.is_pooled or (effects and effects.has_location):
             # nothing tells of the level at first rows
             theta[PLACE["constant"]] = math.log(VAGUE)
             free[PLACE["constant"]] = False
-        rows = units.own(sample, span).scaling.rows(sample)
-        left = self._left(rows, estimate, self._sought)
+        own = self._own(units, estimate, self.sample)
+        left = self._left(own, estimate, self.sample)
         model = units.model._replace(form=form, theta=theta)
         posterior = Posterior(model, free, left, span)
         model, _ = posterior.fit()
-        scaling = units.scaling._replace(error=usual_error(rows.errors))
+        scaling = units.scaling._replace(error=usual_error(left.errors))
         candidate = units._replace(model=model, scaling=scaling)
         candidate, loss = self._judged(candidate, estimate)
         # minus the log posterior: likelihood, prior of hyperparameters, of seasons and
@@ -166,9 +193,9 @@ class Estimator:
         The trend of the candidate that is returned steps if that is more probable.
         """
         judged = self.judged
-        own = candidate.own(judged, self._span).scaling
+        own = self._own(candidate, estimate, judged)
         jacobian = own.log_jacobian(judged)
-        table = self._left(own.rows(judged), estimate, self._judging)
+        table = self._left(own, estimate, judged)
         model = candidate.model
         space = model.space(self._span)
         model = model._replace(rule=model.rule._replace(step=STEP))
@@ -189,8 +216,8 @@ class Estimator:
         The few that a search reads do not show how a season changes in a year.
         """
         candidate, estimate = hypothesis.candidate, hypothesis.estimate
-        own = candidate.own(self.judged, self._span).scaling
-        left = self._left(own.rows(self.judged), estimate, self._judging)
+        own = self._own(candidate, estimate, self.judged)
+        left = self._left(own, estimate, self.judged)
         left = left.where(slice(-_MOST_POLISHED, None))
         free, theta = hypothesis.posterior.free, candidate.model.theta.copy()
         # from what does not change nothing leads away
@@ -215,12 +242,12 @@ class Estimator:
 
     def settled(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis of means with what rows tell: all but its seasons."""
-        candidate, sample = hypothesis.candidate, self.sample
+        candidate = hypothesis.candidate
         estimate = self.estimated_effects(candidate, hypothesis.estimate)
         free = hypothesis.posterior.free.copy()
         free[len(BASE) :] = False
-        own = candidate.own(sample, self._span).scaling
-        left = self._left(own.rows(sample), estimate, self._sought)
+        own = self._own(candidate, estimate, self.sample)
+        left = self._left(own, estimate, self.sample)
         posterior = Posterior(candidate.model, free, left, self._span)
         model, _ = posterior.fit()
         candidate = candidate._replace(model=model)
@@ -248,32 +275,39 @@ class Estimator:
         if self._inputs_judged is None:
             return NO_EFFECTS
         judge = self._judge(candidate, self._inputs_judged, start)
-        return self._everywhere(judge.selected())
+        return self._everywhere(judge.selected(), judge.scaling)
 
     def estimated_effects(self, candidate: Candidate, start: Estimate) -> Estimate:
         """Return the effects of ``start``, their coefficients estimated again."""
         if self._inputs_judged is None or not start.effects:
             return NO_EFFECTS
         judge = self._judge(candidate, self._inputs_judged, start)
-        return self._everywhere(judge.estimated())
+        return self._everywhere(judge.estimated(), judge.scaling)
 
     def _judge(
         self, candidate: Candidate, inputs: Inputs, start: Estimate
     ) -> EffectJudge:
         """Return what judges effects by the judged rows."""
+        scaling = self._own(candidate, start, self.judged)
         return EffectJudge(
             candidate=candidate,
             span=self._span,
-            table=self.judged,
+            table=scaling.rows(self.judged),
+            left=self._left(scaling, start, self.judged),
             inputs=inputs,
             start=start,
+            scaling=scaling,
         )
 
-    def _everywhere(self, found: Estimate) -> Estimate:
+    def _everywhere(self, found: Estimate, scaling: Scaling) -> Estimate:
         """Return an estimate with what it adds at all rows, not those judged alone."""
         if self._inputs is None or not found.effects:
             return found
-        response = self._inputs.response(found, self._table.lengths)
+        table = self._table
+        response = self._inputs.response(found, table.lengths)
+        if self.is_pooled:
+            response = centred(response[:, None], table)[:, 0]
+            found = found._replace(scaling=scaling)
         return found._replace(response=response)
 
     def errors(self, candidate: Candidate, estimate: Estimate) -> Array:
@@ -287,6 +321,6 @@ class Estimator:
 
     def _filtered(self, candidate: Candidate, estimate: Estimate) -> FilterPass:
         """Return the filter's pass of judged rows, without effects."""
-        table = candidate.own(self.judged, self._span).scaling.rows(self.judged)
-        left = self._left(table, estimate, self._judging)
+        own = self._own(candidate, estimate, self.judged)
+        left = self._left(own, estimate, self.judged)
         return candidate.model.filtered(candidate.model.space(self._span), left)

@@ -19,7 +19,7 @@ from sklode.structural.design import Design
 from sklode.structural.effects import inputs as effect_inputs
 from sklode.structural.effects.basis import Constant, Levels, Line, Logarithm, Spline
 from sklode.structural.effects.effect import Effect, places
-from sklode.structural.effects.inputs import Estimate, Inputs
+from sklode.structural.effects.inputs import ColumnUnits, Estimate, Inputs
 from sklode.structural.effects.lags import Memory, Queries, Read
 from sklode.structural.effects.modulation import (
     CalendarFeatures,
@@ -27,7 +27,7 @@ from sklode.structural.effects.modulation import (
     Month,
     NamedDays,
 )
-from sklode.structural.effects.selection import EffectJudge
+from sklode.structural.effects.selection import EffectJudge, centred
 from sklode.structural.filtered_model import FilteredModel
 from tests.structural.processes import SPAN, candidate, table_of
 
@@ -230,6 +230,7 @@ def test_the_more_columns_the_less_is_expected_of_each() -> None:
     inputs = Inputs(
         Read(table.bounds, table.times, controls),
         n_controls=60,
+        units=ColumnUnits(np.zeros(60), np.ones(60)),
         features=features(40),
         n_days=7,
         rows=np.arange(40),
@@ -266,8 +267,23 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     table.values[:] += 2 * np.abs(controls[:, 0]) + controls[:, 1]
     read, every = Read(bounds, table.times, controls), np.arange(65)
     n_controls = controls.shape[1]
-    inputs = Inputs(read, n_controls, features(65), n_days=0, rows=every)
-    judge = EffectJudge(plain, SPAN, table, inputs, start=Estimate())
+    inputs = Inputs(
+        read,
+        n_controls,
+        units=ColumnUnits(np.zeros(2), np.ones(2)),
+        features=features(65),
+        n_days=0,
+        rows=every,
+    )
+    judge = EffectJudge(
+        plain,
+        SPAN,
+        table=table,
+        left=table,
+        inputs=inputs,
+        start=Estimate(),
+        scaling=plain.scaling,
+    )
     effects = [Effect(Spline(0, KNOTS)), Effect(Line(1), Memory(2.0))]
     queries = Queries(
         known=read, place=every, seen=read, series=table.series, times=table.times
@@ -280,6 +296,8 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
                 *(effect.lagged(queries) for effect in chosen),
             ]
         )
+        # of a panel, those within each series
+        columns = centred(columns, table)
         rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
         form = plain.model.form._replace(effects=tuple(places(chosen).values()))
         model = plain.model._replace(form=form)
