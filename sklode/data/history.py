@@ -23,7 +23,7 @@ from sklode.data.measurements import error_columns, measured
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
 from sklode.data.steps import Freq, Step, default_step, future_stamps
-from sklode.data.ticks import stamps_of, ticks_of
+from sklode.data.ticks import series_of, stamps_of, ticks_of
 
 Unknown: TypeAlias = dict[Hashable, tuple[int, Hashable]]
 """Columns of X that are not known at all rows: at how many not, and the first."""
@@ -76,9 +76,8 @@ class History:
     """X with values in place of what is NaN, (row, control)."""
     input_deviations: Array | None = None
     """How uncertain y is by that, (row, channel)."""
-
-    def __post_init__(self) -> None:
-        _ = self.observations  # which refuses series without any
+    waiting: Observations | None = None
+    """Rows of X of a panel's series of which no y was seen; None: there are none."""
 
     @cached_property
     def rows(self) -> Observations:
@@ -120,6 +119,7 @@ class History:
         errors = error_columns(error, channels)
         y = y.set_axis(channels, axis=1)
         index, given, columns = _read(y, X, errors=errors, categories=categories)
+        given, waiting = _without_waiting(given)
         steps = _step_of_each(given, index, freq)
         left_out = None
         if clean:
@@ -139,6 +139,7 @@ class History:
             left_out=left_out,
             errors=errors,
             categories=columns.levels,
+            waiting=waiting,
         )
 
     def extended(
@@ -162,8 +163,11 @@ class History:
             X = with_columns(X, [*self.controls, *of_errors], name="X")
         self._check_levels(y.index, "the rows of an update")
         index, new, _ = _read(y, X, errors=self.errors, categories=self.categories)
-        rows = self.given.merged(new, is_measured=bool(self.errors))
-        n_known = len(self.steps)
+        rows, n_known = self.given, len(self.steps)
+        if self.waiting is not None:
+            rows = rows.merged(self.waiting, warns=False)
+        rows = rows.merged(new, is_measured=bool(self.errors))
+        rows, waiting = _without_waiting(rows)
         _check_new_keys(rows.keys[n_known:], known=rows.keys[:n_known])
         steps = self.steps + _step_of_each(rows, index, freq, first=n_known)
         left_out = None
@@ -188,7 +192,62 @@ class History:
             left_out=left_out,
             imputations=None,
             input_deviations=None,
+            waiting=waiting,
         )
+
+    def with_series(self, index: pd.Index | None, X: Frame | None) -> History:
+        """Return it with the series of an index, or of X, of which no y was seen.
+
+        Their rows are those of X, or where there are none, the first one asked.
+        """
+        n_levels = len(self.levels)
+        if n_levels == 1:
+            return self
+        found = self.waiting
+        X = None if X is None else pd.DataFrame(X)
+        if X is not None and X.index.nlevels == n_levels:
+            check_index(X.index, name="X")
+            columns = with_columns(X.drop(columns=[*self.errors.values()], errors="ignore"), self.controls, name="X")
+            found = self._met(found, columns)
+        if index is not None and index.nlevels == n_levels:
+            found = self._met(found, pd.DataFrame(np.nan, index, self.controls))
+        if found is None:
+            return self
+        _check_new_keys(found.keys, known=self.given.keys)
+        rows = self.given.merged(found, warns=False)
+        longest = self.steps[int(np.argmax(self.given.lengths))]
+        n_new = len(rows.keys) - len(self.steps)
+        left_out = self.left_out
+        if left_out is not None:
+            n_rows = len(rows.ticks) - len(left_out)
+            more = np.zeros((n_rows, left_out.shape[1]), dtype=bool)
+            left_out = np.concatenate([left_out, more])
+        return replace(
+            self,
+            given=rows,
+            steps=self.steps + [longest] * n_new,
+            left_out=left_out,
+            waiting=None,
+        )
+
+    def _met(self, known: Observations | None, X: pd.DataFrame) -> Observations | None:
+        """Return the rows of X of series that are not in the history, with those known.
+
+        Of series that X has no value of, the first row.
+        """
+        keys = set(self.given.keys)
+        series, found = series_of(X.index)
+        is_new = np.array([key not in keys for key in found])[series]
+        X = X[is_new]
+        if not len(X):
+            return known
+        check_same_kind(X.index.get_level_values(-1), self.given.like, "X")
+        y = pd.DataFrame(np.nan, index=X.index, columns=self.channels)
+        new = Observations.from_frame(y, self.columns.read(X))
+        if not np.isfinite(new.controls).any():
+            is_first = np.arange(len(new.ticks)) == new.bounds[new.series]
+            new = new.where(is_first)
+        return new if known is None else known.merged(new, warns=False)
 
     @property
     def columns(self) -> ControlColumns:
@@ -216,9 +275,17 @@ class History:
 
     @property
     def last(self) -> pd.Index:
-        """Last stamp of each series, observed or not."""
-        ends = self.rows.bounds[1:] - 1
-        return stamps_of(self.rows.ticks[ends], self.rows.like)
+        """Last stamp of each series, observed or not; of one without y the panel's."""
+        rows = self.rows
+        ends, is_seen = rows.ticks[rows.bounds[1:] - 1], self.is_seen
+        ends = np.where(is_seen, ends, ends[is_seen].max())
+        return stamps_of(ends, rows.like)
+
+    @cached_property
+    def is_seen(self) -> Flags:
+        """Whether a series has an observed value, (series,)."""
+        seen = {*self.observations.keys}
+        return np.array([key in seen for key in self.rows.keys])
 
     @property
     def is_irregular(self) -> bool:
@@ -371,6 +438,18 @@ class History:
                 f"got {index.nlevels}. "
                 "A row of a panel names its series, then its time."
             )
+
+
+def _without_waiting(
+    given: Observations,
+) -> tuple[Observations, Observations | None]:
+    """Return the series of which y was seen, and the others; None: there are none."""
+    seen = given.observed().keys
+    if len(seen) == len(given.keys) or not seen:
+        given.check_observed()
+        return given, None
+    is_seen = np.array([key in {*seen} for key in given.keys])[given.series]
+    return given.where(is_seen), given.where(~is_seen)
 
 
 def _check_new_keys(new: Sequence[Key], known: Sequence[Key]) -> None:

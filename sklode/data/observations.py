@@ -159,8 +159,12 @@ class Observations:
         return self.where(is_before)
 
     def observed(self) -> Observations:
-        """Return the rows with an observed value; each series must have one."""
-        found = self.where(np.any(~np.isnan(self.values), axis=1))
+        """Return the rows with an observed value, of the series that have any."""
+        return self.where(np.any(~np.isnan(self.values), axis=1))
+
+    def check_observed(self) -> None:
+        """Check that every series has an observed value."""
+        found = self.observed()
         if len(found.keys) < len(self.keys):
             key = next(key for key in self.keys if key not in found.keys)
             n_rows = self.lengths[self.keys.index(key)]
@@ -170,7 +174,6 @@ class Observations:
                 "that are all missing. "
                 "Drop that series or give it a value."
             )
-        return found
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
         """Check that every channel was observed at all."""

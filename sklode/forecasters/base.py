@@ -190,6 +190,8 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             self._check_continues(start, history)
         check_step(fh, self._cutoff, history.steps)
+        if history.waiting is not None and not self._fills_X:
+            history.given.merged(history.waiting, warns=False).check_observed()
         if purpose != "fine-tune":
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
@@ -298,9 +300,22 @@ class ContinuousForecaster(BaseForecaster):
     def _scored(self) -> None:
         """Say what a score does not tell: nothing."""
 
-    def _read(self, places: Places, X: Container) -> Asked:
+    def _reaching(self, index: Horizon, X: Container) -> tuple[History, Answers]:
+        """Return the history and what answers, of series without y as well.
+
+        These are series of X, or of an index, that fit has not seen.
+        """
+        if not self._fills_X:
+            return self._history, self._answers
+        index = index if isinstance(index, pd.MultiIndex) else None
+        history = self._history.with_series(index, X)
+        if history is self._history:
+            return history, self._answers
+        return history, self._model.answers(history, self._predict_seed, None)
+
+    def _read(self, history: History, places: Places, X: Container) -> Asked:
         """Read rows that are asked for, and X."""
-        asked = self._history.asked(places, X)
+        asked = history.asked(places, X)
         tell_unknown(asked.unknown, len(places.index), may_be=self._fills_X)
         return asked
 
@@ -325,8 +340,8 @@ class ContinuousForecaster(BaseForecaster):
 
     def _predict(self, fh: Horizon, X: Container = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
-        rows, asked = self._asked(fh, X)
-        return self._framed(rows, asked, self._answers.means(asked))
+        rows, asked, answers = self._asked(fh, X)
+        return self._framed(rows, asked, answers.means(asked))
 
     def _like_y(self, frame: pd.DataFrame) -> Container:
         """Return a Series where the y that was passed last was one."""
@@ -345,7 +360,7 @@ class ContinuousForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         truth = with_columns(frame, self._history.channels)
         checks.finite_values(truth)
-        asked = self._read(self._history.rows_of(truth.index), X_inner)
+        asked = self._read(self._history, self._history.rows_of(truth.index), X_inner)
         residuals = truth - self._answers.means(asked)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
@@ -427,8 +442,9 @@ class ContinuousForecaster(BaseForecaster):
             )
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
-        asked = self._read(self._history.rows_of(index), X)
-        return self._like_y(self._framed(index, asked, self._answers.means(asked)))
+        history, answers = self._reaching(index, X)
+        asked = self._read(history, history.rows_of(index), X)
+        return self._like_y(self._framed(index, asked, answers.means(asked)))
 
     @asking
     def predict_quantiles(
@@ -486,10 +502,10 @@ class ContinuousForecaster(BaseForecaster):
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
-        rows, asked = self._asked(self._check_fh(fh), X_inner)
+        rows, asked, answers = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
         checks.check_count("n_samples", n)
-        paths = self._answers.paths(asked, n, noise)
+        paths = answers.paths(asked, n, noise)
         drawn = {k: self._framed(rows, asked, path) for k, path in enumerate(paths)}
         return pd.concat(drawn, names=["sample", *rows.names])
 
@@ -497,8 +513,8 @@ class ContinuousForecaster(BaseForecaster):
         self, fh: Horizon, X: Container, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        rows, asked = self._asked(fh, X)
-        table = self._answers.quantiles(asked, self.n_samples, alpha)
+        rows, asked, answers = self._asked(fh, X)
+        table = answers.quantiles(asked, self.n_samples, alpha)
         columns = pd.MultiIndex.from_product([self._history.channels, alpha])
         return self._framed(rows, asked, table, columns)
 
@@ -511,8 +527,8 @@ class ContinuousForecaster(BaseForecaster):
                 "predict_var gives variances only; got cov=True. For covariances, take "
                 "those of draws: sample(fh)."
             )
-        rows, asked = self._asked(fh, X)
-        return self._framed(rows, asked, self._answers.variances(asked, self.n_samples))
+        rows, asked, answers = self._asked(fh, X)
+        return self._framed(rows, asked, answers.variances(asked, self.n_samples))
 
     def _predict_proba(
         self, fh: Horizon, X: Container = None, marginal: bool = True
@@ -557,15 +573,15 @@ class ContinuousForecaster(BaseForecaster):
             )
         return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
-    def _asked(self, fh: Horizon, X: Container) -> tuple[pd.Index, Asked]:
-        """Return the rows that a horizon asks for, and those that are answered.
+    def _asked(self, fh: Horizon, X: Container) -> tuple[pd.Index, Asked, Answers]:
+        """Return the rows that a horizon asks for, those answered, and what answers.
 
         These are fewer where X lacks stamps: sktime's evaluation asks every series of a
         panel at the stamps of all. A MultiIndex is the rows themselves.
         """
-        history = self._history
+        history, answers = self._reaching(fh, X)
         if isinstance(fh, pd.MultiIndex):
-            return fh, self._read(history.rows_of(fh), X)
+            return fh, self._read(history, history.rows_of(fh), X), answers
         steps_or_stamps = fh.to_pandas()
         if fh.is_relative:
             places = history.rows_ahead(steps_or_stamps)
@@ -573,11 +589,12 @@ class ContinuousForecaster(BaseForecaster):
             places = history.rows_at(steps_or_stamps)
         rows = places.index
         if fh.is_relative or X is None or len(history.levels) == 1:
-            return rows, self._read(places, X)
+            return rows, self._read(history, places, X), answers
         known = rows.isin(X.index) | history.rows.holds(places.series, places.ticks)
         stamps = rows.get_level_values(-1)
         # a stamp that X has of no series stays: it is said to be unknown
-        return rows, self._read(places.where(known | ~stamps.isin(stamps[known])), X)
+        places = places.where(known | ~stamps.isin(stamps[known]))
+        return rows, self._read(history, places, X), answers
 
     def _framed(
         self,

@@ -130,7 +130,11 @@ class HybridModel(TrainedModel):
         # its last row with a value. Both are in the same unit, see `HybridTraining`.
         first = history.rows.ticks[history.rows.bounds[:-1]]
         seen = history.observations
-        span = ticks_between(first, seen.ticks[seen.bounds[1:] - 1]) / self.units.time
+        span = np.full(len(first), -np.inf)
+        # series without y have no lead: they come last
+        n_seen = len(seen.keys)
+        ends = seen.ticks[seen.bounds[1:] - 1]
+        span[:n_seen] = ticks_between(first[:n_seen], ends) / self.units.time
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.weights.reach))
         asked, target = queries.series[which], np.zeros((len(lead), len(found)))
@@ -161,7 +165,8 @@ class HybridModel(TrainedModel):
                 # measured in units that all series share, told in the series' own
                 usual = self.weights.usual[:, channel]
                 usual = np.interp(lead, self.weights.leads, usual)
-                usual = usual * origins.scale[queries.series, channel]
+                own = np.minimum(queries.series, n_seen - 1)
+                usual = usual * origins.scale[own, channel]
                 found[channel] = Adjustment(
                     link=link,
                     target=target[:, channel],

@@ -67,6 +67,11 @@ class Model(NamedTuple):
         """Variance of the observation noise, in units of the states."""
         return noise.variance(np.exp(self.theta[PLACE["noise"]]))
 
+    @property
+    def constant(self) -> float:
+        """Deviation of a level at a first row, in units of the states."""
+        return float(np.exp(self.theta[PLACE["constant"]]))
+
     def fades(self, span: float) -> bool:
         """Return whether deviations fade so often that they pass: no trend does."""
         memory = np.exp(self.theta[PLACE["OU memory"]])
@@ -142,6 +147,8 @@ class Candidate(NamedTuple):
     group: int = 0  # of the series that it is for, see `groups`
     coefficients: RandomCoefficients | None = None  # None: of each series alone
     prior: CoefficientPrior | None = None  # of each series, see `Candidate.own`
+    levels: Array | None = None
+    """Deviations of first levels, (series,), of series without rows; NaN of others."""
 
     @property
     def observed_noise(self) -> float:
@@ -150,8 +157,14 @@ class Candidate(NamedTuple):
 
     def alone(self, series: int) -> Candidate:
         """Return it with the location, scale and coefficients of one series."""
-        prior = None if self.prior is None else self.prior.of([series])
-        return self._replace(scaling=self.scaling.alone(series), prior=prior)
+        return self._replace(scaling=self.scaling.alone(series)).of([series])
+
+    def of(self, series: Numbers | list[int]) -> Candidate:
+        """Return it with what is known before the first rows of some series."""
+        return self._replace(
+            prior=None if self.prior is None else self.prior.of(series),
+            levels=None if self.levels is None else self.levels[series],
+        )
 
     def own(
         self, table: ChannelRows, span: float, members: Numbers | None = None
@@ -176,6 +189,12 @@ class Candidate(NamedTuple):
     def first(self, space: StateSpace, n: int) -> States:
         """Return the states before the first rows of ``n`` series."""
         states = States.first(space.start, n)
+        if self.levels is not None:
+            # what is known of a series' level is how far those of others differ
+            variances = states.covariances[:, LEVEL, LEVEL]
+            usual = self.model.constant**2
+            more = np.where(np.isnan(self.levels), usual, self.levels**2) - usual
+            states.covariances[:, LEVEL, LEVEL] = variances + more
         if self.prior is not None:
             self.prior.write(states.means, states.covariances, LEVEL)
         return states
@@ -202,7 +221,10 @@ class Candidate(NamedTuple):
             location = usual.location * scale / usual.scale
         of_series = LocationScale(location, scale)
         own = usual._replace(of_series=of_series, cost=cost)
-        return self._replace(scaling=own)
+        is_empty, levels = table.lengths == 0, None
+        if is_empty.any():
+            levels = np.where(is_empty, effects.distance, np.nan)
+        return self._replace(scaling=own, levels=levels)
 
     def measured(self, table: ChannelRows, span: float) -> tuple[Array, Array, Array]:
         """Return each series' location, scale, and variance of its logarithm.

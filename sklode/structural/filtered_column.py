@@ -465,8 +465,7 @@ class FilteredColumn:
         some = np.flatnonzero(rows.lengths)
         rows = rows.without_empty()
         model = candidate.model
-        if candidate.prior is not None:
-            candidate = candidate._replace(prior=candidate.prior.of(some))
+        candidate = candidate.of(some)
         # spaces differ by the covariance at the start alone
         space, states = self._space_before(candidate, np.array(leads))
         found = model.filtered(space, rows, parts=parts, states=states)

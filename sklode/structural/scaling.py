@@ -37,6 +37,7 @@ class RandomEffects(NamedTuple):
     spread: float  # standard deviation of logarithms of scales
     has_location: bool = False  # each series has a location of its own
     in_proportion: bool = False  # locations of series are, to their scales
+    distance: float = np.nan  # usual one of locations, in scales; NaN: the form's
 
 
 class Scaling(NamedTuple):

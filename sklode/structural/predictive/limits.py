@@ -130,7 +130,7 @@ class Limits(NamedTuple):
             reach=reach,
             effect=effect,
             scalings=scalings,
-            held=known.held(few, centre, lags),
+            held=known.held(few & (row >= 0), centre, lags),
         )
 
     def points(self, values: Array) -> Array:

@@ -82,16 +82,18 @@ def _with_random_effects(
         return candidate
     scale, middle = math.exp(np.median(logs)), float(np.median(locations))
     distances = np.abs(locations - middle)[varies] / scales[varies]
-    effects = RandomEffects(
-        spread=spread, has_location=float(np.median(distances)) > _FAR
-    )
+    has_location = float(np.median(distances)) > _FAR
+    distance = float(locations[varies].std()) / scale if has_location else math.nan
+    effects = RandomEffects(spread, has_location=has_location, distance=distance)
     if scaling.link.is_identity and has_zeros(table.values):
         # counts: the larger a series' mean, the more it varies
         sums = np.bincount(table.series, values, len(table.lengths))
         means = sums[telling] / table.lengths[telling]
         share = float(np.mean(means[varies] / scales[varies]))
         middle = share * scale
-        effects = RandomEffects(spread=spread, in_proportion=True)
+        # of a scale of normal logarithm
+        distance = share * math.sqrt(math.expm1(spread**2))
+        effects = RandomEffects(spread, in_proportion=True, distance=distance)
     return candidate._replace(
         scaling=scaling._replace(location=middle, scale=scale, random_effects=effects)
     )
