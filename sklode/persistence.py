@@ -508,6 +508,7 @@ _RECORDS = (
     basis.Levels,
     lags.Now,
     lags.Memory,
+    lags.Impulse,
     lags.Delay,
     modulation.Always,
     modulation.Day,

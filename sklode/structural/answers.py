@@ -23,7 +23,7 @@ from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import PLACE
 from sklode.structural.effects.basis import Constant, Levels, OfColumn
 from sklode.structural.effects.effect import Effect, places
-from sklode.structural.effects.lags import Delay, Memory
+from sklode.structural.effects.lags import Delay
 from sklode.structural.effects.modulation import ALWAYS
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.filtered_model import FilteredModel
@@ -281,7 +281,7 @@ class StructuralAnswers:
             values=values,
             effect=drawn[:, 1],
             bounds=drawn[:, [0, 2]],
-            memory=self._length(lag.time) if isinstance(lag, Memory) else "",
+            memory=self._length(lag.time) if lag.remembers else "",
             levels=levels,
             delay=self._length(lag.time) if isinstance(lag, Delay) else "",
         )
@@ -332,7 +332,7 @@ class StructuralAnswers:
 
     def _warn_of_new_controls(self, known: Observations) -> None:
         """Warn of the first column that takes another value than its only one."""
-        seen, effects = self._history.observations.controls, self.model.design.effects
+        seen, effects = self._history.rows.controls, self.model.design.effects
         names = self._history.columns.numbers
         is_constant = (seen == seen[0]).all(0)
         is_new = (known.controls != seen[0]) & is_constant

@@ -88,6 +88,7 @@ class RandomCoefficients(NamedTuple):
     has_mean: Flags  # (coefficient,)
     spread: Array  # (coefficient,), standard deviation of series
     in_y: Flags  # (coefficient,)
+    is_centred: Flags  # (coefficient,), see `Pooled`
     precision: Array  # (mean, mean), of the means, given all series and their prior
     moment: Array  # (mean,), the precision times their most probable values
     shares: Array  # (series, mean, mean), what each series adds to the precision
@@ -128,6 +129,7 @@ class RandomCoefficients(NamedTuple):
             has_mean=has_mean,
             spread=d,
             in_y=poolings.in_y,
+            is_centred=poolings.is_centred,
             precision=precision,
             moment=moment,
             shares=shares,
@@ -159,7 +161,7 @@ class RandomCoefficients(NamedTuple):
         return CoefficientPrior(
             means=r * means,
             covariances=covariances * r[:, :, None] * r[:, None],
-            centres=centres,
+            centres=np.where(self.is_centred, centres, 0.0),
         )
 
 
@@ -169,9 +171,15 @@ class Pooled(NamedTuple):
     has_mean: Flags
     spread: Array
     in_y: Flags
+    is_centred: Flags  # whether what differs between series is none of its effect
 
     @classmethod
-    def of(cls, poolings: Sequence[Pooling], n_columns: Sequence[int]) -> Pooled:
+    def of(
+        cls,
+        poolings: Sequence[Pooling],
+        n_columns: Sequence[int],
+        is_centred: Sequence[bool],
+    ) -> Pooled:
         """Return those of effects with so many columns each."""
         pairs = zip(poolings, n_columns, strict=True)
         each = [pooling for pooling, n in pairs for _ in range(n)]
@@ -179,6 +187,7 @@ class Pooled(NamedTuple):
             has_mean=np.array([one.has_mean for one in each], dtype=bool),
             spread=np.array([one.spread for one in each], dtype=np.float64),
             in_y=np.array([one.in_y for one in each], dtype=bool),
+            is_centred=np.repeat(np.array(is_centred, dtype=bool), n_columns),
         )
 
     def in_common_units(

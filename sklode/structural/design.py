@@ -15,7 +15,7 @@ from sklode.data.calendars import Calendar, has_dates, share_of_month
 from sklode.data.observations import Observations
 from sklode.data.ticks import clock_ahead, place_in, ticks_between
 from sklode.structural.effects.effect import Effect, modulated
-from sklode.structural.effects.lags import Memory, Queries, Read
+from sklode.structural.effects.lags import Queries, Read
 from sklode.structural.effects.modulation import CalendarFeatures
 from sklode.structural.rows import ChannelRows
 
@@ -128,7 +128,7 @@ class Design:
         if chosen is not None:
             rows, series = rows.where(chosen), series[chosen]
         times = self.times(observations, series, rows.ticks)
-        has_memory = any(isinstance(effect.lag, Memory) for effect in self.effects)
+        has_memory = any(effect.lag.remembers for effect in self.effects)
         is_late = self.is_delayed or has_memory
         if chosen is not None and is_late:
             # all rows before feed what these remember

@@ -80,7 +80,7 @@ def test_the_evidence_is_that_of_the_rows() -> None:
     rng = np.random.default_rng(0)
     W = [rng.normal(size=(n, 3)) for n in (6, 1, 9)]
     v = [rng.normal(size=len(own)) for own in W]
-    how = Pooled.of([effect.pooling for effect in EFFECTS], [1, 1, 1])
+    how = pooled(EFFECTS)
     _, found, evidence = RandomCoefficients.fit(
         how,
         grams=np.stack([own.T @ own for own in W]),
@@ -100,7 +100,7 @@ def test_what_a_series_tells_is_not_counted_twice() -> None:
     rng = np.random.default_rng(0)
     W = [rng.normal(size=(8, 1)) for _ in range(3)]
     v = [own[:, 0] + rng.normal(size=8) for own in W]
-    how = Pooled.of([Pooling(has_mean=True, spread=0.2)], [1])
+    how = Pooled.of([Pooling(has_mean=True, spread=0.2)], [1], [True])
 
     def fitted(some: list[int]) -> RandomCoefficients:
         found, _, _ = RandomCoefficients.fit(

@@ -20,7 +20,7 @@ import numpy as np
 from sklode.data.arrays import Array
 from sklode.structural.coefficients import ALONE, Pooled, Pooling
 from sklode.structural.effects.basis import Basis, Constant
-from sklode.structural.effects.lags import NOW, Delay, Lag, Queries
+from sklode.structural.effects.lags import NOW, Delay, Lag, Now, Queries
 from sklode.structural.effects.modulation import (
     ALWAYS,
     CalendarFeatures,
@@ -88,7 +88,8 @@ class Effect:
     def kind(self) -> Effect:
         """The same, but for how late it is, and how far series differ."""
         pooling = Pooling(has_mean=self.pooling.has_mean)
-        return replace(self, lag=type(self.lag)(), pooling=pooling)
+        lag = NOW if isinstance(self.lag, Now) else replace(self.lag, time=1.0)
+        return replace(self, lag=lag, pooling=pooling)
 
     @property
     def parts(self) -> list[Effect]:
@@ -130,6 +131,8 @@ def pooled(effects: Sequence[Effect]) -> Pooled:
     return Pooled.of(
         poolings=[effect.pooling for effect in effects],
         n_columns=[effect.n_columns for effect in effects],
+        # nothing given is nothing added, whatever the series
+        is_centred=[not effect.lag.is_impulse for effect in effects],
     )
 
 

@@ -23,9 +23,11 @@ from sklode.structural.effects.basis import (
 )
 from sklode.structural.effects.effect import Effect, modulated
 from sklode.structural.effects.lags import (
+    FADES,
     MEMORIES,
     NOW,
     Delay,
+    Impulse,
     Lag,
     Memory,
     Queries,
@@ -44,6 +46,7 @@ from sklode.structural.scaling import Scaling
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
+_MOST_GIVEN = 0.5  # share of rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
 _HARMONICS_OF_MONTH = 4, 12
@@ -107,7 +110,10 @@ class Inputs(NamedTuple):
         # all rows between the first and the
         # end of a series feed its memories
         own, first = np.unique(series, return_index=True)
-        pairs = zip(rows[first], bounds[own + 1], strict=True)
+        # and so do those before its first observed one
+        is_first = rows[first] == self.rows[np.searchsorted(self.rows, bounds[own])]
+        starts = np.where(is_first, bounds[own], rows[first])
+        pairs = zip(starts, bounds[own + 1], strict=True)
         kept = [np.arange(start, end) for start, end in pairs]
         lengths = [len(part) for part in kept]
         every = np.concatenate(kept)
@@ -137,13 +143,6 @@ class Inputs(NamedTuple):
         )
         found = [effect.lagged(queries) for effect in effects]
         return modulated(effects, found, self.features.at(self.rows))
-
-    def response(self, estimate: Estimate, lengths: Numbers) -> Array:
-        """Return what effects add at the rows of series, (row,)."""
-        columns = self.columns(estimate.effects)
-        each = np.repeat(estimate.coefficients, lengths, axis=0)
-        response: Array = (columns * each).sum(1)
-        return response
 
     def log_odds(self, effect: Effect) -> float:
         """Return what one takes off the log probability: of many columns, few act."""
@@ -196,15 +195,16 @@ class Inputs(NamedTuple):
     ) -> list[list[Effect]]:
         """Return the forms of effects of a column that is a number."""
         values = self.read.columns[self.rows, column]
+        found = self._of_impulses(column)
         if not np.ptp(values) > 0:
-            return []
+            return found
         bases = self._bases(column, values, _KNOTS)
         within = self._within(bases[0].columns(values[:, None])[:, 0])
         if not within:
-            return []
+            return found
         # a column may have two effects, of which the second is late
         lags: list[list[Lag]] = [[NOW, *late], [*late]]
-        found = [
+        found += [
             [Effect(basis, lag, size=1 / within) for basis in bases for lag in own]
             for own in lags
         ]
@@ -235,6 +235,21 @@ class Inputs(NamedTuple):
         means = np.bincount(series, values, len(counts)) / np.maximum(counts, 1)
         found = float((values - means[series]).std())
         return found if found > _LEAST_WITHIN * float(values.std()) else 0.0
+
+    def _of_impulses(self, column: int) -> list[list[Effect]]:
+        """Return the forms of what a column gives at lone rows, y seen there or not.
+
+        The second is what is given before it is absorbed.
+        """
+        values = self.read.columns[:, column]
+        location, scale = self.units.at(column)
+        zero = -location / scale
+        is_given = np.abs(values - zero) > _LEAST_WITHIN
+        if not 0 < is_given.mean() < _MOST_GIVEN:
+            return []
+        times = FADES[FADES <= self.read.times.max()].tolist()
+        found = [Effect(Line(column), Impulse(time, zero)) for time in times]
+        return [found, found]
 
     def _bases(self, column: int, values: Array, n_knots: int) -> list[Basis]:
         """Return the bases that a column of numbers may have, the simplest first.

@@ -1,4 +1,4 @@
-r"""Lags: whether what a basis makes acts now, builds up and fades, or acts later.
+r"""Lags: whether what a basis makes acts now, builds up, fades, or acts later.
 
 .. math:: \dot r = (b(u(t)) - r) / \tau
 
@@ -9,7 +9,7 @@ tests/structural/effects/test_effect.py and coupling/test_delays.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +22,8 @@ from sklode.structural.effects.basis import OfColumn
 MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
 N_DELAYS = 64
 """Delays that are asked about, half a usual gap of the earlier column apart."""
+FADES = 2.0 ** np.arange(-2.5, 10.0, 1.25)
+"""Likewise, of impulses."""
 # factors of a memory, from a half to twice, that are tried once it is chosen
 _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 
@@ -51,6 +53,9 @@ class Now:
     time = 0.0
     log_odds = 0.0
     suffix = ""
+    remembers = False
+    near = ()
+    is_impulse = False
 
     def columns(self, basis: OfColumn, queries: Queries) -> Array:
         """Return columns of a basis at queries, (query, coefficient)."""
@@ -65,6 +70,8 @@ class Memory:
     # one out of so many costs the logarithm of their number
     log_odds = math.log(len(MEMORIES))
     suffix = ", late"
+    remembers = True
+    is_impulse = False
 
     def columns(self, basis: OfColumn, queries: Queries) -> Array:
         """Return responses at queries, (query, coefficient)."""
@@ -87,12 +94,51 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Impulse:
+    """At its own row, from which it fades: rows add up, as doses do.
+
+    Two of one column are of what must be absorbed before it acts: Bateman (1910).
+    """
+
+    time: float = 1.0  # in usual gaps, until a part exp(-1) is left
+    zero: float = 0.0  # where nothing is given, of the standardised column
+    log_odds = math.log(len(FADES))
+    suffix = ", fading"
+    remembers = True
+    is_impulse = True
+
+    def columns(self, basis: OfColumn, queries: Queries) -> Array:
+        """Return sums of what fades at queries, (query, coefficient)."""
+        # imports need not wait for numba
+        from sklode.structural.filter.forward import accumulate
+
+        known = queries.known
+        nothing = np.full((1, basis.n_read), self.zero)
+        given = _made_of(basis, known) - basis.columns(nothing)
+        found: Array = accumulate(
+            times=known.times,
+            bounds=known.bounds,
+            columns=given,
+            memory=self.time,
+        )
+        return found[queries.place]
+
+    @property
+    def near(self) -> list[Impulse]:
+        """Times near this one, which a search has not tried: they are 2.4 apart."""
+        return [replace(self, time=time) for time in (self.time * _NEAR).tolist()]
+
+
+@dataclass(frozen=True)
 class Delay:
     """After a delay, of a column of y."""
 
     time: float = 1.0  # in usual gaps
     log_odds = math.log(N_DELAYS)
     suffix = ", late"
+    remembers = False
+    near = ()
+    is_impulse = False
 
     def columns(self, basis: OfColumn, queries: Queries) -> Array:
         """Return columns of what was seen so long before queries."""
@@ -108,7 +154,7 @@ class Delay:
         return basis.columns(np.nan_to_num(found)[:, None])
 
 
-Lag: TypeAlias = Now | Memory | Delay
+Lag: TypeAlias = Now | Memory | Impulse | Delay
 NOW = Now()
 
 

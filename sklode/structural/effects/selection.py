@@ -19,10 +19,10 @@ import numpy as np
 
 from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate, Model, forward
-from sklode.structural.coefficients import ALONE, USUAL, RandomCoefficients
+from sklode.structural.coefficients import ALONE, USUAL, Pooled, RandomCoefficients
 from sklode.structural.effects.effect import Effect, pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
-from sklode.structural.effects.lags import NOW, Memory
+from sklode.structural.effects.lags import NOW
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
 
@@ -110,7 +110,7 @@ class EffectJudge:
         if effect not in self._columns:
             columns = self._inputs.columns([effect])
             if self._is_panel:
-                columns = centred(columns, self._table)
+                columns = centred(columns, self._table, pooled([effect]))
             self._columns[effect] = self._surprise(columns)
         return self._columns[effect]
 
@@ -299,7 +299,7 @@ class EffectJudge:
                 others = _without(held, k)
                 own = [held.pop(k)] if k in held else []
                 _, best = self.best([*own, *places[k]], others)
-                if best is not None and isinstance(best.lag, Memory):
+                if best is not None and best.lag.near:
                     # those of a search stand 2.4 times apart
                     near = [replace(best, lag=lag) for lag in best.lag.near]
                     _, best = self.best([best, *near], others)
@@ -327,13 +327,14 @@ class EffectJudge:
         return proved
 
 
-def centred(columns: Array, table: ChannelRows) -> Array:
-    """Return columns (row, column) less the mean of each series.
+def centred(columns: Array, table: ChannelRows, how: Pooled) -> Array:
+    """Return columns (row, column) less the mean of each series, where they are.
 
     How columns and levels differ between series is no effect within any of them:
     Mundlak, "On the Pooling of Time Series and Cross Section Data" (1978).
     """
-    return columns - table.means(columns)[table.series]
+    means = np.where(how.is_centred, table.means(columns), 0.0)
+    return columns - means[table.series]
 
 
 def random_coefficients(
@@ -342,8 +343,9 @@ def random_coefficients(
     """Return what all rows of a panel tell of the coefficients of effects."""
     scaling = candidate.own(table, span).scaling
     rows, model = scaling.rows(table), candidate.model
-    columns = centred(rows.inputs[:, 1:][:, model.form.columns], rows)
-    how, ratios = pooled(effects), scaling.ratios(len(rows.lengths))
+    how = pooled(effects)
+    columns = centred(rows.inputs[:, 1:][:, model.form.columns], rows, how)
+    ratios = scaling.ratios(len(rows.lengths))
     plain = model._replace(form=model.form._replace(effects=()))
     response = np.zeros(len(rows.values))
     for _ in range(_PASSES):
@@ -375,8 +377,9 @@ def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
 
 
 def _soon(effect: Effect) -> Effect:
-    """Return an effect as one without memory or delay, of each series alone."""
-    return replace(effect, lag=NOW, pooling=ALONE)
+    """Return an effect as one that acts at once, if it may; of each series alone."""
+    lag = effect.kind.lag if effect.lag.is_impulse else NOW
+    return replace(effect, lag=lag, pooling=ALONE)
 
 
 def _without(held: _Held, place: int) -> list[Effect]:

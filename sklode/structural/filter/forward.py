@@ -304,6 +304,18 @@ def simulate_rows(system, states, jumps, normals, mixed):
 
 
 @compiled
+def accumulate(times, bounds, columns, memory):
+    """Return sums of impulses that fade from their own rows on, (row, column)."""
+    found = columns.copy()
+    for series in range(len(bounds) - 1):
+        for i in range(bounds[series] + 1, bounds[series + 1]):
+            left = math.exp(-(times[i] - times[i - 1]) / memory)
+            for k in range(columns.shape[1]):
+                found[i, k] += left * found[i - 1, k]
+    return found
+
+
+@compiled
 def respond(times, bounds, columns, memory):
     """Return how columns act that build up and fade, (row, column).
 

@@ -23,6 +23,7 @@ from sklode.structural.components.space import (
     Form,
     priors,
 )
+from sklode.structural.effects.effect import pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.selection import EffectJudge, centred
 from sklode.structural.filter.system import STEP, FilterPass, Rule
@@ -303,12 +304,12 @@ class Estimator:
         """Return an estimate with what it adds at all rows, not those judged alone."""
         if self._inputs is None or not found.effects:
             return found
-        table = self._table
-        response = self._inputs.response(found, table.lengths)
+        table, columns = self._table, self._inputs.columns(found.effects)
         if self.is_pooled:
-            response = centred(response[:, None], table)[:, 0]
+            columns = centred(columns, table, pooled(found.effects))
             found = found._replace(scaling=scaling)
-        return found._replace(response=response)
+        each = np.repeat(found.coefficients, table.lengths, axis=0)
+        return found._replace(response=(columns * each).sum(1))
 
     def errors(self, candidate: Candidate, estimate: Estimate) -> Array:
         """Return the size of each judged row's innovation, but of first ones."""

@@ -13,7 +13,7 @@ Tested in tests/structural/test_decisions.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +38,9 @@ from sklode.structural.search.periods import Seasons
 from sklode.structural.search.rows import SearchRows, read_by_search
 
 # of effects given hyperparameters, and these given effects
-_TURNS = 2
+_TURNS = 8
+# of the time of impulses, that are tried in turn
+_SHARPER = 2.0 ** np.array([0.25, 0.125, 0.0625])
 # peaks that are tried in one step
 _AT_ONCE = 2
 # of more rows the last ones polish so many forms
@@ -246,14 +248,47 @@ class _Search:
         for _ in range(_TURNS if self.estimator.has_inputs else 0):
             candidate, before = hypothesis.candidate, hypothesis.estimate
             estimate = self.estimator.selected_effects(candidate, before)
-            kinds = [effect.kind for effect in estimate.effects]
-            if kinds == [effect.kind for effect in before.effects]:
+            if estimate.effects == before.effects:
                 break
-            hypothesis = self.estimator.most_probable(
-                candidate.model.form, candidate.model.theta, estimate
-            )
+            form, theta = candidate.model.form, candidate.model.theta
+            tried = self.estimator.most_probable(form, theta, estimate)
+            kinds = [effect.kind for effect in estimate.effects]
+            is_same = kinds == [effect.kind for effect in before.effects]
+            if (found or is_same) and tried.loss >= hypothesis.loss:
+                break
+            hypothesis = tried
             found = [hypothesis]
-        return found
+        return [self._sharpened(one) for one in found]
+
+    def _sharpened(self, hypothesis: Hypothesis) -> Hypothesis:
+        """Return a hypothesis with the time in which impulses fade, found once more.
+
+        At a wrong time hyperparameters are those of what is left, so that both change
+        together.
+        """
+        for place, effect in enumerate(hypothesis.estimate.effects):
+            if not effect.lag.is_impulse:
+                continue
+            for factor in _SHARPER:
+                for step in (factor, 1 / factor):
+                    tried = self._with_time(hypothesis, place, step)
+                    while tried.loss < hypothesis.loss:
+                        hypothesis = tried
+                        tried = self._with_time(hypothesis, place, step)
+        return hypothesis
+
+    def _with_time(
+        self, hypothesis: Hypothesis, place: int, factor: float
+    ) -> Hypothesis:
+        """Return a hypothesis one of whose effects lasts so many times as long."""
+        candidate, estimate = hypothesis.candidate, hypothesis.estimate
+        effects = [*estimate.effects]
+        lag = replace(effects[place].lag, time=factor * effects[place].lag.time)
+        effects[place] = replace(effects[place], lag=lag)
+        estimate = estimate._replace(effects=tuple(effects))
+        estimate = self.estimator.estimated_effects(candidate, estimate)
+        form, theta = candidate.model.form, candidate.model.theta
+        return self.estimator.most_probable(form, theta, estimate)
 
     def with_effects_of(
         self, estimate: Estimate, hypothesis: Hypothesis

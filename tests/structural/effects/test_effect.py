@@ -18,7 +18,7 @@ from sklode.structural.components.space import Form
 from sklode.structural.design import Design
 from sklode.structural.effects import inputs as effect_inputs
 from sklode.structural.effects.basis import Constant, Levels, Line, Logarithm, Spline
-from sklode.structural.effects.effect import Effect, places
+from sklode.structural.effects.effect import Effect, places, pooled
 from sklode.structural.effects.inputs import ColumnUnits, Estimate, Inputs
 from sklode.structural.effects.lags import Memory, Queries, Read
 from sklode.structural.effects.modulation import (
@@ -297,7 +297,7 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
             ]
         )
         # of a panel, those within each series
-        columns = centred(columns, table)
+        columns = centred(columns, table, pooled(chosen))
         rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
         form = plain.model.form._replace(effects=tuple(places(chosen).values()))
         model = plain.model._replace(form=form)
