@@ -509,6 +509,7 @@ _RECORDS = (
     lags.Now,
     lags.Memory,
     lags.Impulse,
+    lags.Age,
     lags.Delay,
     modulation.Always,
     modulation.Day,

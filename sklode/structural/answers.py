@@ -23,7 +23,7 @@ from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import PLACE
 from sklode.structural.effects.basis import Constant, Levels, OfColumn
 from sklode.structural.effects.effect import Effect, places
-from sklode.structural.effects.lags import Delay
+from sklode.structural.effects.lags import Age, Delay
 from sklode.structural.effects.modulation import ALWAYS
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.filtered_model import FilteredModel
@@ -258,6 +258,10 @@ class StructuralAnswers:
     def _grid(self, effect: Effect, basis: OfColumn) -> tuple[Array, Array]:
         """Return values of a column over all that was seen, and an effect's of them."""
         rows = self._history.rows
+        if isinstance(effect.lag, Age):
+            times = self.model.design.times(rows, rows.series, rows.ticks)
+            ages = np.linspace(0, times.max(), 200)
+            return ages, effect.at(effect.lag.standard(ages))
         read = slice(basis.first, basis.first + basis.n_read)
         seen = np.hstack([rows.controls, rows.values])[:, read]
         values, columns = basis.grid(seen)
@@ -269,7 +273,7 @@ class StructuralAnswers:
         """Return a curve by its values and its lower bound, middle and upper bound."""
         names, lag = self._names, effect.lag
         levels: tuple[str, ...] = ()
-        column = names[basis.first]
+        column = "age" if effect.is_of_age else names[basis.first]
         if isinstance(basis, Levels):
             own = names[basis.first : basis.first + basis.n_read]
             # columns of a category are named "category = level"

@@ -53,8 +53,7 @@ class Pooling:
 
 
 ALONE = Pooling()
-USUAL = [ALONE, Pooling(has_mean=True, spread=_USUAL)]
-"""What a search tries of each effect."""
+SAME, SHARED = Pooling(has_mean=True, spread=0.0), Pooling(True, spread=_USUAL)
 
 
 class CoefficientPrior(NamedTuple):

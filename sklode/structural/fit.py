@@ -204,7 +204,8 @@ class _ColumnSearch:
         is_named = self.seasons is not None
         has_month = not is_named and shows_months(rows.ticks, rows.bounds, rows.like)
         n_controls, calendar = rows.controls.shape[1], design.calendar
-        if not (n_controls or days or has_month or calendar or self.delays):
+        is_panel = len(rows.keys) > 1
+        if not (n_controls or days or has_month or calendar or self.delays or is_panel):
             return SearchRows(table, None)
         inputs = Inputs(
             read=design.read(rows),

@@ -18,9 +18,9 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.structural.coefficients import ALONE, Pooled, Pooling
+from sklode.structural.coefficients import ALONE, SAME, SHARED, Pooled, Pooling
 from sklode.structural.effects.basis import Basis, Constant
-from sklode.structural.effects.lags import NOW, Delay, Lag, Now, Queries
+from sklode.structural.effects.lags import NOW, Age, Delay, Lag, Queries
 from sklode.structural.effects.modulation import (
     ALWAYS,
     CalendarFeatures,
@@ -65,6 +65,8 @@ class Effect:
         """Return what a reader would call it, by the names of columns."""
         if isinstance(self.basis, Constant):
             return self.modulation.name(cycle)
+        if self.is_of_age:
+            return "age (curve)"
         column, how = self.basis.name(names)
         suffix = self.modulation.suffix(cycle) + self.lag.suffix
         return f"{column} ({how}{suffix})"
@@ -77,7 +79,27 @@ class Effect:
     @property
     def is_of_X(self) -> bool:
         """Whether it is of a column of X, not of y or of the calendar."""
-        return not (isinstance(self.basis, Constant) or self.is_delayed)
+        is_of_calendar = isinstance(self.basis, Constant)
+        return not (is_of_calendar or self.is_delayed or self.is_of_age)
+
+    @property
+    def is_of_age(self) -> bool:
+        """Whether it is of the time since a series' first row."""
+        return isinstance(self.lag, Age)
+
+    @property
+    def poolings(self) -> list[Pooling]:
+        """How series of a panel may share it, for a search to begin with."""
+        # what each series has of its own by age is its trend
+        return [SAME] if self.is_of_age else [ALONE, SHARED]
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether what differs between series of a panel is none of it.
+
+        Where nothing is given nothing is added, and age is the same, of all series.
+        """
+        return not (self.lag.is_impulse or self.is_of_age)
 
     @property
     def must_be_proved(self) -> bool:
@@ -88,8 +110,10 @@ class Effect:
     def kind(self) -> Effect:
         """The same, but for how late it is, and how far series differ."""
         pooling = Pooling(has_mean=self.pooling.has_mean)
-        lag = NOW if isinstance(self.lag, Now) else replace(self.lag, time=1.0)
-        return replace(self, lag=lag, pooling=pooling)
+        has_time = self.lag.remembers or self.is_delayed
+        lag = replace(self.lag, time=1.0) if has_time else self.lag
+        size = 1.0 if pooling.has_mean else self.size
+        return replace(self, lag=lag, pooling=pooling, size=size)
 
     @property
     def parts(self) -> list[Effect]:
@@ -131,8 +155,7 @@ def pooled(effects: Sequence[Effect]) -> Pooled:
     return Pooled.of(
         poolings=[effect.pooling for effect in effects],
         n_columns=[effect.n_columns for effect in effects],
-        # nothing given is nothing added, whatever the series
-        is_centred=[not effect.lag.is_impulse for effect in effects],
+        is_centred=[effect.is_centred for effect in effects],
     )
 
 

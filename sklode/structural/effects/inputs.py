@@ -23,6 +23,7 @@ from sklode.structural.effects.basis import (
 )
 from sklode.structural.effects.effect import Effect, modulated
 from sklode.structural.effects.lags import (
+    Age,
     FADES,
     MEMORIES,
     NOW,
@@ -46,6 +47,7 @@ from sklode.structural.scaling import Scaling
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
+_KNOTS_OF_AGE, _SIZES_OF_AGE = 12, (1.0, 3.0, 10.0)
 _MOST_GIVEN = 0.5  # share of rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
@@ -188,7 +190,18 @@ class Inputs(NamedTuple):
             found.append(of_category)
         if harmonics:
             found += self._shapes_of_days(harmonics)
+        if len(self.read.bounds) > 2:
+            found += self._of_age()
         return found
+
+    def _of_age(self) -> list[list[Effect]]:
+        """Return the forms of a curve of the time since a series' first row."""
+        times = self.read.times[self.rows]
+        if len(np.unique(times)) < _FEWEST_VALUES:
+            return []
+        lag = Age(location=float(times.mean()), scale=float(times.std()))
+        curve = _spline(-1, lag.standard(times)[:, 0], _KNOTS_OF_AGE)
+        return [[Effect(curve, lag, size=size) for size in _SIZES_OF_AGE]]
 
     def _of_number(
         self, column: int, late: list[Memory], harmonics: int

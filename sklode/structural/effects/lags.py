@@ -154,7 +154,29 @@ class Delay:
         return basis.columns(np.nan_to_num(found)[:, None])
 
 
-Lag: TypeAlias = Now | Memory | Impulse | Delay
+@dataclass(frozen=True)
+class Age:
+    """Of no column: of the time since a series' first row, in standard units."""
+
+    time = 0.0
+    location: float = 0.0  # in usual gaps
+    scale: float = 1.0
+    log_odds = 0.0
+    suffix = ""
+    remembers = False
+    near = ()
+    is_impulse = False
+
+    def standard(self, times: Array) -> Array:
+        """Return times since first rows as a basis reads them, (time, 1)."""
+        return ((times - self.location) / self.scale)[:, None]
+
+    def columns(self, basis: OfColumn, queries: Queries) -> Array:
+        """Return columns of a basis at queries, (query, coefficient)."""
+        return basis.columns(self.standard(queries.times))
+
+
+Lag: TypeAlias = Now | Memory | Impulse | Delay | Age
 NOW = Now()
 
 

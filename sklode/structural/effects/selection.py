@@ -19,7 +19,7 @@ import numpy as np
 
 from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate, Model, forward
-from sklode.structural.coefficients import ALONE, USUAL, Pooled, RandomCoefficients
+from sklode.structural.coefficients import ALONE, Pooled, RandomCoefficients
 from sklode.structural.effects.effect import Effect, pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.lags import NOW
@@ -28,6 +28,7 @@ from sklode.structural.scaling import Scaling
 
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
+_NEAR_SIZES = 0.25, 0.5, 2.0, 4.0, 8.0  # of coefficients that series share
 _PASSES = 3  # that find what is no outlier, given effects
 _MOST_ASKED = 60  # series of a panel, which effects there are
 # An effect is proved where what folds gain is in sum so many times the
@@ -265,7 +266,11 @@ class EffectJudge:
         places = self._inputs.options(self._span)
         if self._is_panel:
             places = [
-                [replace(option, pooling=how) for option in options for how in USUAL]
+                [
+                    replace(option, pooling=how)
+                    for option in options
+                    for how in option.poolings
+                ]
                 for options in places
             ]
         held = self._searched(places)
@@ -305,6 +310,9 @@ class EffectJudge:
                     _, best = self.best([best, *near], others)
                 if best is not None and best.pooling.has_mean:
                     near = [replace(best, pooling=own) for own in best.pooling.near]
+                    _, best = self.best([best, *near], others)
+                if best is not None and best.pooling.has_mean:
+                    near = [replace(best, size=best.size * n) for n in _NEAR_SIZES]
                     _, best = self.best([best, *near], others)
                 if best is not None:
                     held[k] = best
@@ -378,8 +386,9 @@ def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
 
 def _soon(effect: Effect) -> Effect:
     """Return an effect as one that acts at once, if it may; of each series alone."""
-    lag = effect.kind.lag if effect.lag.is_impulse else NOW
-    return replace(effect, lag=lag, pooling=ALONE)
+    is_own = effect.lag.is_impulse or effect.is_of_age
+    lag = effect.kind.lag if is_own else NOW
+    return replace(effect, lag=lag, pooling=ALONE, size=1.0)
 
 
 def _without(held: _Held, place: int) -> list[Effect]:

@@ -289,12 +289,16 @@ class Estimator:
         self, candidate: Candidate, inputs: Inputs, start: Estimate
     ) -> EffectJudge:
         """Return what judges effects by the judged rows."""
-        scaling = self._own(candidate, start, self.judged)
+        known = start
+        if start.scaling is not None and start.scaling.link != candidate.scaling.link:
+            # what effects add to y tells little of what they add to its logarithm
+            known = NO_EFFECTS
+        scaling = self._own(candidate, known, self.judged)
         return EffectJudge(
             candidate=candidate,
             span=self._span,
             table=scaling.rows(self.judged),
-            left=self._left(scaling, start, self.judged),
+            left=self._left(scaling, known, self.judged),
             inputs=inputs,
             start=start,
             scaling=scaling,
