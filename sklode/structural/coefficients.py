@@ -136,6 +136,13 @@ class RandomCoefficients(NamedTuple):
         )
         return coefficients, found, 0.5 * float(evidence)
 
+    @property
+    def means(self) -> Array:
+        """The most probable means, (coefficient,); zero of those without any."""
+        found = np.zeros(len(self.spread))
+        found[self.has_mean] = np.linalg.solve(self.precision, self.moment)
+        return found
+
     def prior(
         self, members: Numbers, ratios: Array, centres: Array
     ) -> CoefficientPrior:

@@ -59,6 +59,16 @@ class Scaling(NamedTuple):
             return self.of_series
         return LocationScale(np.array([self.location]), np.array([self.scale]))
 
+    def times(self, factor: float) -> Scaling:
+        """Return it with units so many times as large."""
+        if factor == 1:
+            return self
+        found = self._replace(scale=factor * self.scale)
+        if self.of_series is None:
+            return found
+        location, scale = self.of_series
+        return found._replace(of_series=LocationScale(location, factor * scale))
+
     def ratios(self, n_series: int) -> Array:
         """Return how many of each series' units the usual one is, (series,)."""
         return np.broadcast_to(self.scale / self.units.scale, n_series)

@@ -74,8 +74,10 @@ class Estimate(NamedTuple):
 
     effects: tuple[Effect, ...] = ()
     coefficients: Array = np.zeros((0, 0))  # (series, coefficient)
+    means: Array = np.zeros((0, 0))  # those of the panel, likewise
     loss: float = 0.0  # what they add to minus the log probability
     response: Array = np.zeros(0)  # (row,), what they add to y, in states' units
+    usual: Array = np.zeros(0)  # likewise, by the panel's coefficients
     scaling: Scaling | None = None  # to these, of a panel
 
 

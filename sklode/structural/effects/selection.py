@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -67,6 +67,15 @@ class Innovations:
         innovations: Array = np.subtract(columns, expected, out=expected)
         innovations *= self._root
         return innovations
+
+
+class _Shared(NamedTuple):
+    """Coefficients that series of a panel share, in units of each one's states."""
+
+    coefficients: Array  # (series, coefficient)
+    means: Array  # likewise, of the panel
+    gain: float  # what coefficients add to the log likelihood
+    evidence: float  # what they add to it, integrated over
 
 
 class EffectJudge:
@@ -234,12 +243,12 @@ class EffectJudge:
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
         """Return the same, of coefficients that series may share."""
-        base = self._shared(others, self._asked)[2] if others else 0.0
+        base = self._shared(others, self._asked).evidence if others else 0.0
         # what some series tell stands for all
         share = len(self._first) / len(self._asked)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
-            _, _, evidence = self._shared([option, *others], self._asked)
+            evidence = self._shared([option, *others], self._asked).evidence
             gain = share * (evidence - base) - self._inputs.log_odds(option)
             if gain > best[0] + _WORTH:
                 best = gain, option
@@ -247,19 +256,22 @@ class EffectJudge:
 
     def _shared(
         self, effects: list[Effect], series: Numbers | slice = slice(None)
-    ) -> tuple[Array, Array, float]:
-        """Return coefficients, what they add to the log likelihood, and the evidence.
-
-        Coefficients are (series, coefficient), in units of each one's states.
-        """
+    ) -> _Shared:
+        """Return coefficients of series, or of some, and their evidence."""
         gram, moments = self._by_fold(effects)
         grams, goals = self._summed(gram)[series], self._summed(moments)[series, :, 0]
         ratios, how = self._ratios[series], pooled(effects)
         grams, goals = how.in_common_units(grams, goals, ratios)
-        _, found, evidence = RandomCoefficients.fit(how, grams, goals)
+        of_panel, found, evidence = RandomCoefficients.fit(how, grams, goals)
         added = goals - 0.5 * np.einsum("sij,sj->si", grams, found)
-        found = found * np.where(how.in_y, ratios[:, None], 1.0)
-        return found, (found * added).sum(1), evidence
+        # in the units of each series' states
+        r = np.where(how.in_y, ratios[:, None], 1.0)
+        return _Shared(
+            coefficients=r * found,
+            means=r * of_panel.means,
+            gain=float((found * added).sum()),
+            evidence=evidence,
+        )
 
     def selected(self) -> Estimate:
         """Return the most probable effects, sought from those of ``start`` on."""
@@ -279,15 +291,34 @@ class EffectJudge:
 
     def estimated(self) -> Estimate:
         """Return the effects of ``start`` with their most probable coefficients."""
-        return self._with_coefficients(list(self._start.effects))
+        effects = list(self._start.effects)
+        for place, effect in enumerate(effects):
+            # how far series differ depends on what they are in units of
+            others = effects[:place] + effects[place + 1 :]
+            effects[place] = self._shared_best(effect, others)
+        return self._with_coefficients(effects)
+
+    def _shared_best(self, effect: Effect, others: list[Effect]) -> Effect:
+        """Return an effect as far as series share it, and as large as they show."""
+        if not effect.pooling.has_mean:
+            return effect
+        near = [replace(effect, pooling=own) for own in effect.pooling.near]
+        effect = self.best([effect, *near], others)[1] or effect
+        near = [replace(effect, size=effect.size * n) for n in _NEAR_SIZES]
+        return self.best([effect, *near], others)[1] or effect
 
     def _with_coefficients(self, effects: list[Effect]) -> Estimate:
         """Return effects with coefficients, and what they add to the loss."""
-        found, gains, evidence = self._shared(effects)
+        found = self._shared(effects)
         # the filter's loss, given the coefficients, has what these gain there
-        loss = float(gains.sum()) - evidence
+        loss = found.gain - found.evidence
         loss += sum(map(self._inputs.log_odds, effects))
-        return Estimate(tuple(effects), coefficients=found, loss=loss)
+        return Estimate(
+            effects=tuple(effects),
+            coefficients=found.coefficients,
+            means=found.means,
+            loss=loss,
+        )
 
     def _searched(self, places: list[list[Effect]]) -> _Held:
         """Return the most probable effects, of each place one option or none.
@@ -308,14 +339,8 @@ class EffectJudge:
                     # those of a search stand 2.4 times apart
                     near = [replace(best, lag=lag) for lag in best.lag.near]
                     _, best = self.best([best, *near], others)
-                if best is not None and best.pooling.has_mean:
-                    near = [replace(best, pooling=own) for own in best.pooling.near]
-                    _, best = self.best([best, *near], others)
-                if best is not None and best.pooling.has_mean:
-                    near = [replace(best, size=best.size * n) for n in _NEAR_SIZES]
-                    _, best = self.best([best, *near], others)
                 if best is not None:
-                    held[k] = best
+                    held[k] = self._shared_best(best, others)
             if held == before:
                 break
         return self._proved(held, order)

@@ -99,21 +99,25 @@ class Estimator:
     ) -> Scaling:
         """Return each series' location and scale, as effects leave its rows.
 
-        ``table`` is the sample or the judged rows.
+        What the panel knows of effects is left out, not what a series has of its own:
+        of few rows that leaves nothing. ``table`` is the sample or the judged rows.
         """
-        return candidate.own(self._without(estimate, table), self._span).scaling
+        left = self._without(estimate, table, estimate.usual)
+        return candidate.own(left, self._span).scaling
 
     def _places(self, table: ChannelRows) -> Numbers:
         """Return where the rows of the sample, or those that judge, stand."""
         return self._sought if table is self.sample else self._judging
 
-    def _without(self, estimate: Estimate, table: ChannelRows) -> ChannelRows:
-        """Return the rows of a panel, in y's units, without what effects add."""
+    def _without(
+        self, estimate: Estimate, table: ChannelRows, response: Array
+    ) -> ChannelRows:
+        """Return the rows of a panel, in y's units, without a response to effects."""
         if not self.is_pooled or estimate.scaling is None:
             return table
         rows, link = self._places(table), estimate.scaling.link
         scale = estimate.scaling.at(self._table.series[rows]).units.scale
-        added = scale * estimate.response[rows]
+        added = scale * response[rows]
         return table._replace(values=link.inverse(link.of(table.values) - added))
 
     def _left(
@@ -125,7 +129,8 @@ class Estimator:
             return rows
         if self.is_pooled:
             # effects may have been found in other units
-            left = scaling.rows(self._without(estimate, table)).values
+            left = self._without(estimate, table, estimate.response)
+            left = scaling.rows(left).values
         else:
             left = rows.values - estimate.response[self._places(table)]
         return rows._replace(values=left)
@@ -151,33 +156,46 @@ class Estimator:
         free[form.memories] = False
         return self._sought_from(form, theta, free, estimate)
 
-    def _units(self, form: Form, estimate: Estimate) -> Candidate:
-        """Return the plain candidate with the units of a form's rows."""
+    def _units(self, form: Form, estimate: Estimate) -> tuple[Candidate, float]:
+        """Return the plain candidate with the units of a form's rows, and a factor.
+
+        How series differ is judged by what effects leave. Their scales so many times as
+        large are in the units that effects are of: those of rows with all that acts.
+        """
         link, rule = IDENTITY, Rule()
         if form.linked:
             link = self.link
         elif self.at_bounds:
             rule = Rule(threshold=math.inf)  # large counts are rare, and true
-        left = self._without(estimate, self.sample)
-        values = link.of(left.values)
-        return plain_candidate(left, values, self._span, link=link, rule=rule)
+        left = self._without(estimate, self.sample, estimate.usual)
+        found = self._plain(left, link, rule)
+        if left is self.sample:
+            return found, 1.0
+        usual = self._plain(self.sample, link, rule)
+        return found, usual.scaling.scale / found.scaling.scale
+
+    def _plain(self, rows: ChannelRows, link: Link, rule: Rule) -> Candidate:
+        """Return the plain candidate of some rows."""
+        values = link.of(rows.values)
+        return plain_candidate(rows, values, self._span, link=link, rule=rule)
 
     def _sought_from(
         self, form: Form, theta: Array, free: Flags, estimate: Estimate
     ) -> Hypothesis:
         """Return the best hyperparameters, of those that are free."""
-        span, units = self._span, self._units(form, estimate)
+        span = self._span
+        units, factor = self._units(form, estimate)
         effects = units.scaling.random_effects
         if not self.is_pooled or (effects and effects.has_location):
             # nothing tells of the level at first rows
             theta[PLACE["constant"]] = math.log(VAGUE)
             free[PLACE["constant"]] = False
-        own = self._own(units, estimate, self.sample)
+        own = self._own(units, estimate, self.sample).times(factor)
         left = self._left(own, estimate, self.sample)
         model = units.model._replace(form=form, theta=theta)
         posterior = Posterior(model, free, left, span)
         model, _ = posterior.fit()
-        scaling = units.scaling._replace(error=usual_error(left.errors))
+        scaling = units.scaling.times(factor)._replace(error=usual_error(left.errors))
         candidate = units._replace(model=model, scaling=scaling)
         candidate, loss = self._judged(candidate, estimate)
         # minus the log posterior: likelihood, prior of hyperparameters, of seasons and
@@ -312,8 +330,14 @@ class Estimator:
         if self.is_pooled:
             columns = centred(columns, table, pooled(found.effects))
             found = found._replace(scaling=scaling)
-        each = np.repeat(found.coefficients, table.lengths, axis=0)
-        return found._replace(response=(columns * each).sum(1))
+
+        def added(coefficients: Array) -> Array:
+            of_rows = np.repeat(coefficients, table.lengths, axis=0)
+            sums: Array = (columns * of_rows).sum(1)
+            return sums
+
+        response, usual = added(found.coefficients), added(found.means)
+        return found._replace(response=response, usual=usual)
 
     def errors(self, candidate: Candidate, estimate: Estimate) -> Array:
         """Return the size of each judged row's innovation, but of first ones."""

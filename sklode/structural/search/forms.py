@@ -296,13 +296,17 @@ class _Search:
         """Return a hypothesis with known effects, estimated again; none: as it is."""
         if not (self.estimator.has_inputs and estimate.effects):
             return []
+        found: list[Hypothesis] = []
         for _ in range(_TURNS):
             candidate = hypothesis.candidate
             estimate = self.estimator.estimated_effects(candidate, estimate)
             hypothesis = self.estimator.most_probable(
                 candidate.model.form, candidate.model.theta, estimate
             )
-        return [hypothesis]
+            if found and hypothesis.loss >= found[0].loss:
+                break
+            found = [hypothesis]
+        return found
 
 
 def _non_robust_variants(
