@@ -47,6 +47,7 @@ from sklode.structural.scaling import Scaling
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
+_YOUNG = 0.75  # of the oldest series' age: one that may follow a curve of age
 _KNOTS_OF_AGE, _SIZES_OF_AGE = 12, (1.0, 3.0, 10.0)
 _MOST_GIVEN = 0.5  # share of rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
@@ -198,8 +199,10 @@ class Inputs(NamedTuple):
 
     def _of_age(self) -> list[list[Effect]]:
         """Return the forms of a curve of the time since a series' first row."""
-        times = self.read.times[self.rows]
-        if len(np.unique(times)) < _FEWEST_VALUES:
+        times, ends = self.read.times[self.rows], self.read.bounds[1:] - 1
+        # where all are as old, none has lived what is ahead of another
+        is_young = self.read.times[ends] < _YOUNG * times.max()
+        if is_young.sum() < 2 or len(np.unique(times)) < _FEWEST_VALUES:
             return []
         lag = Age(location=float(times.mean()), scale=float(times.std()))
         curve = _spline(-1, lag.standard(times)[:, 0], _KNOTS_OF_AGE)

@@ -22,7 +22,7 @@ from sklode.structural.effects.basis import OfColumn
 MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
 N_DELAYS = 64
 """Delays that are asked about, half a usual gap of the earlier column apart."""
-FADES = 2.0 ** np.arange(-2.5, 10.0, 1.25)
+FADES = 2.0 ** np.arange(-1.25, 10.0, 1.25)
 """Likewise, of impulses."""
 # factors of a memory, from a half to twice, that are tried once it is chosen
 _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
@@ -126,7 +126,9 @@ class Impulse:
     @property
     def near(self) -> list[Impulse]:
         """Times near this one, which a search has not tried: they are 2.4 apart."""
-        return [replace(self, time=time) for time in (self.time * _NEAR).tolist()]
+        # what fades sooner acts at its own row alone
+        times = np.maximum(self.time * _NEAR, FADES[0]).tolist()
+        return [replace(self, time=time) for time in times]
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ class EffectJudge:
         self._asked = np.unique(np.linspace(0, n - 1, _MOST_ASKED).round().astype(int))
         self._columns: dict[Effect, list[Array]] = {}
         self._products: dict[tuple[Effect, Effect | None], Array] = {}
+        self._sums: dict[tuple[Effect, Effect | None], Array] = {}
 
     def _surprise(self, columns: Array) -> list[Array]:
         """Return what is not expected of columns, in deviations, by fold."""
@@ -126,17 +127,17 @@ class EffectJudge:
 
     def _product(self, one: Effect, other: Effect | None) -> Array:
         """Return (fold, own, other); without another, with y."""
-        # columns are in proportion to the size: products of size one
-        # serve all sizes, and however series share coefficients
-        size = one.size
-        one = replace(one, size=1.0, pooling=ALONE)
-        if other is not None:
-            size *= other.size
-            other = replace(other, size=1.0, pooling=ALONE)
-        pair = one, other
+        size, pair = _plain(one, other)
         if pair not in self._products:
-            self._products[pair] = self._multiplied(one, other)
+            self._products[pair] = self._multiplied(*pair)
         return size * self._products[pair]
+
+    def _sum(self, one: Effect, other: Effect | None) -> Array:
+        """Return the same of some series, (series, own, other)."""
+        size, pair = _plain(one, other)
+        if pair not in self._sums:
+            self._sums[pair] = self._summed(self._product(*pair))[self._asked]
+        return size * self._sums[pair]
 
     def _multiplied(self, one: Effect, other: Effect | None) -> Array:
         """Work out a product."""
@@ -243,24 +244,50 @@ class EffectJudge:
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
         """Return the same, of coefficients that series may share."""
-        base = self._shared(others, self._asked).evidence if others else 0.0
+        gram, moments = self._sums_of(others)
+        base = 0.0
+        if others:
+            base = self._evidence_of(others, gram, moments)
         # what some series tell stands for all
         share = len(self._first) / len(self._asked)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
-            evidence = self._shared([option, *others], self._asked).evidence
+            # only the option's own rows and columns are new
+            parts = [self._sum(option, one) for one in [option, *others]]
+            row = np.concatenate(parts, axis=2)
+            below = np.swapaxes(row[..., option.n_columns :], 1, 2)
+            every = np.concatenate([row, np.concatenate([below, gram], axis=2)], axis=1)
+            goals = np.concatenate([self._sum(option, None)[..., 0], moments], axis=1)
+            evidence = self._evidence_of([option, *others], every, goals)
             gain = share * (evidence - base) - self._inputs.log_odds(option)
             if gain > best[0] + _WORTH:
                 best = gain, option
         return best
 
-    def _shared(
-        self, effects: list[Effect], series: Numbers | slice = slice(None)
-    ) -> _Shared:
-        """Return coefficients of series, or of some, and their evidence."""
+    def _sums_of(self, effects: list[Effect]) -> tuple[Array, Array]:
+        """Return Gram matrices and moments of some series."""
+        n, size = len(self._asked), sum(effect.n_columns for effect in effects)
+        if not effects:
+            return np.zeros((n, 0, 0)), np.zeros((n, 0))
+        rows = [
+            np.concatenate([self._sum(own, other) for other in effects], axis=2)
+            for own in effects
+        ]
+        moments = [self._sum(own, None) for own in effects]
+        found = np.concatenate(moments, axis=1)
+        return np.concatenate(rows, axis=1), found.reshape(n, size)
+
+    def _evidence_of(self, effects: list[Effect], grams: Array, goals: Array) -> float:
+        """Return the evidence of effects, by what some series tell."""
+        how = pooled(effects)
+        common = how.in_common_units(grams, goals, self._ratios[self._asked])
+        return RandomCoefficients.fit(how, *common)[2]
+
+    def _shared(self, effects: list[Effect]) -> _Shared:
+        """Return coefficients of all series, and their evidence."""
         gram, moments = self._by_fold(effects)
-        grams, goals = self._summed(gram)[series], self._summed(moments)[series, :, 0]
-        ratios, how = self._ratios[series], pooled(effects)
+        grams, goals = self._summed(gram), self._summed(moments)[..., 0]
+        ratios, how = self._ratios, pooled(effects)
         grams, goals = how.in_common_units(grams, goals, ratios)
         of_panel, found, evidence = RandomCoefficients.fit(how, grams, goals)
         added = goals - 0.5 * np.einsum("sij,sj->si", grams, found)
@@ -396,6 +423,20 @@ def random_coefficients(
         each = each * np.where(how.in_y, ratios[:, None], 1.0)
         response = (columns * each[rows.series]).sum(1)
     return found
+
+
+def _plain(
+    one: Effect, other: Effect | None
+) -> tuple[float, tuple[Effect, Effect | None]]:
+    """Return two effects of size one, and how large their product is.
+
+    Columns are in proportion to the size: products of size one serve all sizes, and
+    however series share coefficients.
+    """
+    size, plain = one.size, replace(one, size=1.0, pooling=ALONE)
+    if other is None:
+        return size, (plain, None)
+    return size * other.size, (plain, replace(other, size=1.0, pooling=ALONE))
 
 
 def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
