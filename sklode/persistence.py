@@ -64,11 +64,11 @@ Parts: TypeAlias = dict[str, Any]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 
 FORMAT_VERSION = 15  # rises with every change of what a file holds
-_READ = (13, 14, FORMAT_VERSION)  # what the older ones lack has a default
+_READ = (FORMAT_VERSION - 1, FORMAT_VERSION)  # what the older one lacks has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
-# What sktime's fits set, and at last our own, beside what a model tells.
+# What sktime's fits set, and at last our own, beside its parameters and model.
 _ATTRIBUTES = (
     "_state",
     "_cutoff",
@@ -124,7 +124,7 @@ def load(path: str | os.PathLike[str], kind: type[BaseForecaster]) -> Any:
     try:
         # first, so that the header is known to be one
         arrays = read(content)
-        found = _told(content)
+        found = _text_of(content)
         if _sealed(content.replace(found["sha256"].encode(), _BLANK, 1)) != content:
             _refuse("content that differs from its checksum", "Get the file again.")
         # texts of a file that was made up may be of any length
@@ -142,19 +142,23 @@ def load(path: str | os.PathLike[str], kind: type[BaseForecaster]) -> Any:
         _refuse(f"something else ({type(error).__name__}: {str(error)[:500]})")
 
 
-def _told(content: bytes) -> Parts:
-    """Return what the text of a file says, if its version can be read."""
+def _text_of(content: bytes) -> Parts:
+    """Return the text of a file, if its version can be read."""
     # safetensors: the header's length in 8 bytes, the header in JSON, the arrays
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     metadata = header["__metadata__"]
-    # the first version had no such key, but told its number
+    # the first version had no such key, but held its number
     found: Parts = json.loads(metadata[_KEY]) if _KEY in metadata else metadata
     number, writer = found["format_version"], str(found["sklode_version"])[:20]
     if number not in _READ:
         known = " or ".join(map(str, _READ))
         what = f"version {str(number)[:20]} of the format, not {known}"
-        _refuse(what, f"Use sklode {writer}, which wrote it; not this one.")
+        remedy = (
+            f"Use sklode {writer} as it was when it wrote the file, "
+            "or fit anew and save that."
+        )
+        _refuse(what, remedy)
     return found
 
 
@@ -321,7 +325,7 @@ def _model(
     if network is None:
         return kind(network=None, **parts)
     settings = NetworkSettings.of(parts["architecture"])
-    # where it takes no memory, whatever sizes a file tells
+    # where it takes no memory, whatever sizes a file holds
     with torch.device("meta"):
         made = build(settings, *_sizes(parts["units"]), **network["sizes"])
     weights = network["weights"].items()
@@ -336,20 +340,8 @@ def _sizes(units: Units) -> tuple[int, int]:
     return len(units.location), len(units.control_location)
 
 
-def _ahead_model(n_rows: int, **parts: Any) -> HybridModel | StructuralFit:
-    """Return the hybrid model, or without a window the structural one alone."""
-    if parts["window_length"]:
-        return _model(HybridModel, hybrid.build_network, **parts)
-    return StructuralFit(
-        sizes=_sizes(parts["units"]),
-        n_rows=n_rows,
-        **{name: parts[name] for name in ("structural", "clock", "columns")},
-        architecture=parts["architecture"],
-    )
-
-
 def _renamed(settings: Parts) -> Parts:
-    """Return settings of which one was called level in the format before this one."""
+    """Return settings, of which one was called level in format 14."""
     model = MODEL_OF_LEVEL.get(settings.get("level", ""))
     if model is None:
         return settings
@@ -514,19 +506,11 @@ _RECORDS = (
     StructuralFit,
 )
 
-# What kinds, and parts of them, were called in formats 13 and 14.
+# What kinds, and parts of them, were called in format 14.
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
-    "Level": ("StructuralModel", {"company": "concurrent"}),
-    "Component": ("Candidate", {"apart": "scale_spread"}),
-    "Cross": ("NextRows", {}),
     "CrossChannel": ("NextRows", {}),
-    "Company": ("SameTime", {}),
     "Concurrent": ("SameTime", {}),
-    "Moves": ("LargestMoves", {}),
-    "Stacking": ("NetworkWeights", {}),
-    "FittedModel": ("LatentODEModel", {}),
     "History": ("History", {"fills": "imputations", "blurs": "input_deviations"}),
-    "AheadModel": ("AheadModel", {"level": "structural", "stacking": "weights"}),
 }
 
 
@@ -582,9 +566,8 @@ _KINDS: dict[str, _Kind] = {
     "device": _Kind(torch.device, str, torch.device),
 }
 
-# How formats before this one are read: of kinds that had other parts.
+# How the format before this one is read: kinds that had other parts.
 _KINDS_BEFORE: dict[str, _Kind] = {
-    "AheadModel": _Kind((), _parts_of_record, _ahead_model),
     "StructuralModel": _Kind((), _parts_of_record, _structural_model_14),
     "Candidate": _Kind((), _parts_of_record, _candidate_14),
     "Effect": _Kind((), _parts_of_record, _effect_14),
