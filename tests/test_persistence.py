@@ -193,8 +193,8 @@ def test_no_pickle_is_run(
 def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None:
     changed(written, path, lambda f, a: f.update(format_version=16, sklode_version="9"))
     for number in (13, 16):
-        found = {"format_version": number, "sklode_version": "9"}
-        changed(written, path, lambda text, _, found=found: text.update(found))
+        text = text_of(written) | {"format_version": number, "sklode_version": "9"}
+        changed(written, path, lambda found, _: found.update(text))  # noqa: B023
         expected = rf"got version {number} of the format, not 14 or 15\. Use sklode 9 "
         with pytest.raises(WeightsFileError, match=expected):
             load(path)

@@ -46,14 +46,14 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Rows that forecasts are asked for, see `Places`, and what is known of X."""
+class QueryRows:
+    """Rows to forecast, see `Places`, and what is known of X."""
 
     index: pd.Index
     series: Numbers
     ticks: Numbers
     known: Observations
-    """The history, with all rows of X that were given or asked."""
+    """The history, with all rows of X that were given or are queried."""
     unknown: Unknown
 
 
@@ -302,10 +302,10 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def asked(self, places: Places, X: Frame | None) -> Asked:
+    def queries(self, places: Places, X: Frame | None) -> QueryRows:
         """Read rows that are asked for, and X, which may lack known stamps."""
         known, unknown = self._known(places, self._controls_of(X))
-        return Asked(
+        return QueryRows(
             index=places.index,
             series=places.series,
             ticks=places.ticks,

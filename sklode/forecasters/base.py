@@ -24,7 +24,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 from sklode import persistence as saving
 from sklode.data import checks
 from sklode.data.arrays import Array
-from sklode.data.history import Asked, History, Places, in_order, with_columns
+from sklode.data.history import History, Places, QueryRows, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.known import Known, bounds_of
 from sklode.forecasters.inputs import (
@@ -71,7 +71,7 @@ class ContinuousForecaster(BaseForecaster):
     _y = None
     _X = None
     _fit_seconds: float | None = None
-    _steps_in_fit: pd.Index | None = None  # the horizon that fit was told, of steps
+    _steps_in_fit: pd.Index | None = None  # the horizon given to fit, of steps
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _history: History
     _model: FittedModel
@@ -115,7 +115,7 @@ class ContinuousForecaster(BaseForecaster):
         return X_inner, y_inner
 
     def _check_X(self, X: Container = None) -> Container:
-        """Leave X of a panel to `History.asked`: sktime would walk through series."""
+        """Leave X of a panel to `History.queries`: sktime would walk through series."""
         if isinstance(X, pd.Series | pd.DataFrame) and X.index.nlevels > 1:
             return pd.DataFrame(X) if pd.DataFrame(X).shape[1] else None
         return super()._check_X(X)
@@ -124,7 +124,7 @@ class ContinuousForecaster(BaseForecaster):
         """Check more than sktime does, and leave the caller's horizon as it is."""
         if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
             if len(self._history.levels) > 1:
-                return fh  # each series' own stamps, see `_asked`
+                return fh  # each series' own stamps, see `_queries`
         if fh is None and self._fh is None and self._state == "fitted":
             raise ValueError(
                 "fh must say what to forecast; got none, here or in fit. Pass it, for "
@@ -200,8 +200,8 @@ class ContinuousForecaster(BaseForecaster):
         """Take up observations; with ``update_params`` learn from all once more."""
         history = self._history.extended(y, X, self.freq)
         structural = getattr(self._model, "structural", None)
-        told = self._history.unknown
-        history = self._filled(history, structural, told)
+        said = self._history.unknown
+        history = self._filled(history, structural, said)
         bounds_of(self.bounds, history)  # new values too lie within them
         self._history = history
         self._set_cutoff(history.cutoff(self.cutoff))
@@ -216,16 +216,16 @@ class ContinuousForecaster(BaseForecaster):
         self,
         history: History,
         structural: StructuralModel | None,
-        told: Mapping[Hashable, object] | None,
+        said: Mapping[Hashable, object] | None,
     ) -> History:
         """Return a history with what X may have been; ``structural`` says its effect.
 
-        What is not known is said, unless it was ``told`` before.
+        What is not known is said, unless it was ``said`` before.
         """
         missing = history.unknown
         if not missing:
             return history
-        if missing != told:
+        if missing != said:
             n_rows = len(history.given.ticks)
             tell_unknown(missing, n_rows, may_be=self._fills_X)
         unknown = Unknown(history, 0)
@@ -298,11 +298,11 @@ class ContinuousForecaster(BaseForecaster):
     def _scored(self) -> None:
         """Say what a score does not tell: nothing."""
 
-    def _read(self, places: Places, X: Container) -> Asked:
+    def _read(self, places: Places, X: Container) -> QueryRows:
         """Read rows that are asked for, and X."""
-        asked = self._history.asked(places, X)
-        tell_unknown(asked.unknown, len(places.index), may_be=self._fills_X)
-        return asked
+        queries = self._history.queries(places, X)
+        tell_unknown(queries.unknown, len(places.index), may_be=self._fills_X)
+        return queries
 
     @property
     def _fills_X(self) -> bool:
@@ -321,12 +321,12 @@ class ContinuousForecaster(BaseForecaster):
     def _parts(self, index: pd.Index, X: Container) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
         history = self._history
-        return self._answers.parts(history.asked(history.rows_of(index), X))
+        return self._answers.parts(history.queries(history.rows_of(index), X))
 
     def _predict(self, fh: Horizon, X: Container = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
-        rows, asked = self._asked(fh, X)
-        return self._framed(rows, asked, self._answers.means(asked))
+        rows, queries = self._queries(fh, X)
+        return self._framed(rows, queries, self._answers.means(queries))
 
     def _like_y(self, frame: pd.DataFrame) -> Container:
         """Return a Series where the y that was passed last was one."""
@@ -345,8 +345,8 @@ class ContinuousForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         truth = with_columns(frame, self._history.channels)
         checks.finite_values(truth)
-        asked = self._read(self._history.rows_of(truth.index), X_inner)
-        residuals = truth - self._answers.means(asked)
+        queries = self._read(self._history.rows_of(truth.index), X_inner)
+        residuals = truth - self._answers.means(queries)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
@@ -427,8 +427,8 @@ class ContinuousForecaster(BaseForecaster):
             )
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
-        asked = self._read(self._history.rows_of(index), X)
-        return self._like_y(self._framed(index, asked, self._answers.means(asked)))
+        queries = self._read(self._history.rows_of(index), X)
+        return self._like_y(self._framed(index, queries, self._answers.means(queries)))
 
     @asking
     def predict_quantiles(
@@ -486,21 +486,21 @@ class ContinuousForecaster(BaseForecaster):
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
-        rows, asked = self._asked(self._check_fh(fh), X_inner)
+        rows, queries = self._queries(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
         checks.check_count("n_samples", n)
-        paths = self._answers.paths(asked, n, noise)
-        drawn = {k: self._framed(rows, asked, path) for k, path in enumerate(paths)}
+        paths = self._answers.paths(queries, n, noise)
+        drawn = {k: self._framed(rows, queries, path) for k, path in enumerate(paths)}
         return pd.concat(drawn, names=["sample", *rows.names])
 
     def _predict_quantiles(
         self, fh: Horizon, X: Container, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        rows, asked = self._asked(fh, X)
-        table = self._answers.quantiles(asked, self.n_samples, alpha)
+        rows, queries = self._queries(fh, X)
+        table = self._answers.quantiles(queries, self.n_samples, alpha)
         columns = pd.MultiIndex.from_product([self._history.channels, alpha])
-        return self._framed(rows, asked, table, columns)
+        return self._framed(rows, queries, table, columns)
 
     def _predict_var(
         self, fh: Horizon, X: Container = None, cov: bool = False
@@ -511,8 +511,10 @@ class ContinuousForecaster(BaseForecaster):
                 "predict_var gives variances only; got cov=True. For covariances, take "
                 "those of draws: sample(fh)."
             )
-        rows, asked = self._asked(fh, X)
-        return self._framed(rows, asked, self._answers.variances(asked, self.n_samples))
+        rows, queries = self._queries(fh, X)
+        return self._framed(
+            rows, queries, self._answers.variances(queries, self.n_samples)
+        )
 
     def _predict_proba(
         self, fh: Horizon, X: Container = None, marginal: bool = True
@@ -557,7 +559,7 @@ class ContinuousForecaster(BaseForecaster):
             )
         return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
-    def _asked(self, fh: Horizon, X: Container) -> tuple[pd.Index, Asked]:
+    def _queries(self, fh: Horizon, X: Container) -> tuple[pd.Index, QueryRows]:
         """Return the rows that a horizon asks for, and those that are answered.
 
         These are fewer where X lacks stamps: sktime's evaluation asks every series of a
@@ -582,15 +584,15 @@ class ContinuousForecaster(BaseForecaster):
     def _framed(
         self,
         rows: pd.Index,
-        asked: Asked,
+        queries: QueryRows,
         table: Array,
         columns: pd.Index | list[Hashable] | None = None,
     ) -> pd.DataFrame:
         """Return answers as a frame; NaN where a series has no X."""
         columns = self._history.channels if columns is None else columns
         table = table.reshape(len(table), len(columns))
-        found = pd.DataFrame(table, asked.index, columns)
-        return found if asked.index is rows else found.reindex(rows)
+        found = pd.DataFrame(table, queries.index, columns)
+        return found if queries.index is rows else found.reindex(rows)
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file without executable parts.

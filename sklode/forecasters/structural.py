@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklode.data.checks import check_constraints
 from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
-from sklode.data.known import Known, told
+from sklode.data.known import Known, known_settings
 from sklode.data.observations import Observations
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.protocols import Container, Horizon
@@ -190,7 +190,11 @@ class StructuralForecaster(ContinuousForecaster):
 
     @property
     def _architecture(self) -> dict[str, Any]:
-        return {"seasons": self.seasons, "logarithm": self.logarithm, **told(self)}
+        return {
+            "seasons": self.seasons,
+            "logarithm": self.logarithm,
+            **known_settings(self),
+        }
 
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)
