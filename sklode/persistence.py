@@ -19,6 +19,7 @@ from dataclasses import fields
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
@@ -62,6 +63,7 @@ Plain: TypeAlias = Any
 Parts: TypeAlias = dict[str, Any]
 """What an object is made of, by the names of its parts."""
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
+_Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
 FORMAT_VERSION = 15  # rises with every change of what a file holds
 _READ = (FORMAT_VERSION - 1, FORMAT_VERSION)  # what the older one lacks has a default
@@ -117,7 +119,7 @@ def save(path: str | os.PathLike[str], forecaster: BaseForecaster) -> None:
         beside.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str], kind: type[BaseForecaster]) -> Any:
+def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
     """Return the forecaster of a file, of the class ``kind``."""
     content = Path(path).read_bytes()
     read = _safetensors().load
@@ -168,7 +170,7 @@ def _refuse(got: str, remedy: str = "Write it anew, or use pickle.") -> NoReturn
     )
 
 
-def _safetensors() -> Any:
+def _safetensors() -> ModuleType:
     try:
         import safetensors.numpy
     except ImportError as error:
@@ -201,7 +203,7 @@ def _state_of(forecaster: BaseForecaster) -> Parts:
     return state
 
 
-def _forecaster(kind: type[BaseForecaster], state: Parts) -> BaseForecaster:
+def _forecaster(kind: type[_Forecaster], state: Parts) -> _Forecaster:
     """Return a forecaster that is made of what `_state_of` returned."""
     parameters = _renamed(state["parameters"])
     forecaster = kind(**parameters).set_config(**state["config"])
@@ -325,19 +327,16 @@ def _model(
     if network is None:
         return kind(network=None, **parts)
     settings = NetworkSettings.of(parts["architecture"])
+    units: Units = parts["units"]
     # where it takes no memory, whatever sizes a file holds
+    sizes = len(units.location), len(units.control_location)
     with torch.device("meta"):
-        made = build(settings, *_sizes(parts["units"]), **network["sizes"])
+        made = build(settings, *sizes, **network["sizes"])
     weights = network["weights"].items()
     tensors = {name: torch.from_numpy(x) for name, x in weights}
     # refuses other names and shapes
     made.load_state_dict(tensors, assign=True)
     return kind(network=made.eval(), **parts)
-
-
-def _sizes(units: Units) -> tuple[int, int]:
-    """Return the numbers of columns of y and of X."""
-    return len(units.location), len(units.control_location)
 
 
 def _renamed(settings: Parts) -> Parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ KNOWN = ("bounds", "error", "holidays")
 """Parameters that say it; the paper's model has no place for them."""
 
 
-def known_settings(settings: BaseForecaster) -> dict[str, Any]:
+def known_settings(settings: BaseForecaster) -> dict[str, object]:
     """Return these parameters, as what can be compared: tables as text."""
     found = {name: getattr(settings, name) for name in KNOWN}
     if isinstance(found["holidays"], pd.Series | pd.DataFrame):

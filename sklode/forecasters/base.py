@@ -135,10 +135,10 @@ class ContinuousForecaster(BaseForecaster):
         # a method of sktime that asks others passes on the horizon that is kept
         is_given = fh is not None and fh is not self._fh and self._state == "fitted"
         checked = super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
-        # told twice: sktime's evaluation tells fit and predict the same steps
+        # sktime's evaluation gives fit and predict the same steps
         if is_given and self._steps_in_fit is not None and checked.is_relative:
-            is_told_twice = checked.to_pandas().equals(self._steps_in_fit)
-            if is_told_twice and self._history.is_irregular:
+            is_given_twice = checked.to_pandas().equals(self._steps_in_fit)
+            if is_given_twice and self._history.is_irregular:
                 warn_of_steps_between_rows()
         return checked
 
@@ -621,8 +621,7 @@ class ContinuousForecaster(BaseForecaster):
         sklode.WeightsFileError
             If the file is none of these, damaged, or of another class or version.
         """
-        loaded: Self = saving.load(path, cls)
-        return loaded
+        return saving.load(path, cls)
 
     def __sklearn_tags__(self) -> Tags:
         """Describe the forecaster to scikit-learn's searches."""

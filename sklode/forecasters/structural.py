@@ -21,7 +21,7 @@ from sklode.forecasters.protocols import Container, Horizon
 from sklode.structural.fit import fit_model
 from sklode.structural.results import StructuralFit
 
-_CONSTRAINTS: dict[str, list[Any]] = {
+_CONSTRAINTS: dict[str, list[object]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
     "logarithm": [StrOptions({"auto"}), "boolean"],
 }
@@ -189,7 +189,7 @@ class StructuralForecaster(ContinuousForecaster):
         return model, seed
 
     @property
-    def _architecture(self) -> dict[str, Any]:
+    def _architecture(self) -> dict[str, object]:
         return {
             "seasons": self.seasons,
             "logarithm": self.logarithm,
