@@ -62,6 +62,10 @@ Plain: TypeAlias = Any
 
 Parts: TypeAlias = dict[str, Any]
 """What an object is made of, by the names of its parts."""
+
+Make: TypeAlias = Callable[..., object]
+"""Makes an object of its parts."""
+
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
@@ -134,10 +138,10 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
         if name != kind.__name__:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
-        kinds = _KINDS
+        makers = {name: one.make for name, one in _KINDS.items()}
         if found["format_version"] < FORMAT_VERSION:
-            kinds = kinds | _KINDS_BEFORE
-        return _forecaster(kind, _restored(found["state"], arrays, kinds))
+            makers |= _MAKERS_14
+        return _forecaster(kind, _restored(found["state"], arrays, makers))
     except WeightsFileError:
         raise
     except Exception as error:  # whatever made-up content leads to
@@ -248,25 +252,21 @@ def _is_plain_key(key: object) -> bool:
     return isinstance(key, str) and not key.startswith("@")
 
 
-def _restored(data: Plain, arrays: dict[str, Array], kinds: dict[str, _Kind]) -> Any:
+def _restored(data: Plain, arrays: dict[str, Array], makers: dict[str, Make]) -> Any:
     """Return the value that `_plain` described."""
     if isinstance(data, list):
-        return [_restored(item, arrays, kinds) for item in data]
+        return [_restored(item, arrays, makers) for item in data]
     if not isinstance(data, dict):
         return data
     # what is inside comes first: parts are made before what they are parts of
-    found = {key: _restored(item, arrays, kinds) for key, item in data.items()}
+    found = {key: _restored(item, arrays, makers) for key, item in data.items()}
     name = next(iter(found), "")
     if not name.startswith("@"):
         return found
     if name == "@array":
         return arrays[found[name]]
-    kind, renamed = _EARLIER.get(name[1:], (name[1:], {}))
-    make, parts = kinds[kind].make, found[name]
-    if not isinstance(parts, dict):
-        return make(parts)
-    named = {renamed.get(part, part): x for part, x in parts.items()}
-    return make(**named)
+    make, parts = makers[name[1:]], found[name]
+    return make(**parts) if isinstance(parts, dict) else make(parts)
 
 
 def _parts_of_index(index: pd.Index) -> Parts:
@@ -346,6 +346,13 @@ def _renamed(settings: Parts) -> Parts:
         return settings
     others = {name: value for name, value in settings.items() if name != "level"}
     return others | {"model": model}
+
+
+def _history_14(
+    fills: Array | None = None, blurs: Array | None = None, **parts: Any
+) -> History:
+    """Return a history of format 14, which had other names for filled X."""
+    return History(imputations=fills, input_deviations=blurs, **parts)
 
 
 def _effect_14(
@@ -505,20 +512,13 @@ _RECORDS = (
     StructuralFit,
 )
 
-# What kinds, and parts of them, were called in format 14.
-_EARLIER: dict[str, tuple[str, dict[str, str]]] = {
-    "CrossChannel": ("NextRows", {}),
-    "Concurrent": ("SameTime", {}),
-    "History": ("History", {"fills": "imputations", "blurs": "input_deviations"}),
-}
-
 
 class _Kind(NamedTuple):
     """What is not plain, how to take it apart, and how to make it."""
 
     types: type | tuple[type, ...]
     take_apart: Callable[[Any], object]
-    make: Callable[..., object]
+    make: Make
 
 
 # By the name in a file. The first that fits is taken, as a NamedTuple is a tuple as
@@ -565,9 +565,12 @@ _KINDS: dict[str, _Kind] = {
     "device": _Kind(torch.device, str, torch.device),
 }
 
-# How the format before this one is read: kinds that had other parts.
-_KINDS_BEFORE: dict[str, _Kind] = {
-    "StructuralModel": _Kind((), _parts_of_record, _structural_model_14),
-    "Candidate": _Kind((), _parts_of_record, _candidate_14),
-    "Effect": _Kind((), _parts_of_record, _effect_14),
+# What makes the kinds of format 14 that had other names or parts.
+_MAKERS_14: dict[str, Make] = {
+    "History": _history_14,
+    "StructuralModel": _structural_model_14,
+    "Candidate": _candidate_14,
+    "Effect": _effect_14,
+    "CrossChannel": NextRows,
+    "Concurrent": SameTime,
 }
