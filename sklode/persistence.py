@@ -19,6 +19,7 @@ from dataclasses import fields
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
@@ -66,14 +67,19 @@ Plain: TypeAlias = Any
 
 Parts: TypeAlias = dict[str, Any]
 """What an object is made of, by the names of its parts."""
+
+Make: TypeAlias = Callable[..., object]
+"""Makes an object of its parts."""
+
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
+_Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
 FORMAT_VERSION = 15  # rises with every change of what a file holds
-_READ = (13, 14, FORMAT_VERSION)  # what the older ones lack has a default
+_READ = (FORMAT_VERSION - 1, FORMAT_VERSION)  # what the older one lacks has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
-# What sktime's fits set, and at last our own, beside what a model tells.
+# What sktime's fits set, and at last our own, beside its parameters and model.
 _ATTRIBUTES = (
     "_state",
     "_cutoff",
@@ -122,14 +128,14 @@ def save(path: str | os.PathLike[str], forecaster: BaseForecaster) -> None:
         beside.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str], kind: type[BaseForecaster]) -> Any:
+def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
     """Return the forecaster of a file, of the class ``kind``."""
     content = Path(path).read_bytes()
     read = _safetensors().load
     try:
         # first, so that the header is known to be one
         arrays = read(content)
-        found = _told(content)
+        found = _text_of(content)
         if _sealed(content.replace(found["sha256"].encode(), _BLANK, 1)) != content:
             _refuse("content that differs from its checksum", "Get the file again.")
         # texts of a file that was made up may be of any length
@@ -137,29 +143,33 @@ def load(path: str | os.PathLike[str], kind: type[BaseForecaster]) -> Any:
         if name != kind.__name__:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
-        kinds = _KINDS
+        makers = {name: one.make for name, one in _KINDS.items()}
         if found["format_version"] < FORMAT_VERSION:
-            kinds = kinds | _KINDS_BEFORE
-        return _forecaster(kind, _restored(found["state"], arrays, kinds))
+            makers |= _MAKERS_14
+        return _forecaster(kind, _restored(found["state"], arrays, makers))
     except WeightsFileError:
         raise
     except Exception as error:  # whatever made-up content leads to
         _refuse(f"something else ({type(error).__name__}: {str(error)[:500]})")
 
 
-def _told(content: bytes) -> Parts:
-    """Return what the text of a file says, if its version can be read."""
+def _text_of(content: bytes) -> Parts:
+    """Return the text of a file, if its version can be read."""
     # safetensors: the header's length in 8 bytes, the header in JSON, the arrays
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
     metadata = header["__metadata__"]
-    # the first version had no such key, but told its number
+    # the first version had no such key, but held its number
     found: Parts = json.loads(metadata[_KEY]) if _KEY in metadata else metadata
     number, writer = found["format_version"], str(found["sklode_version"])[:20]
     if number not in _READ:
         known = " or ".join(map(str, _READ))
         what = f"version {str(number)[:20]} of the format, not {known}"
-        _refuse(what, f"Use sklode {writer}, which wrote it; not this one.")
+        remedy = (
+            f"Use sklode {writer} as it was when it wrote the file, "
+            "or fit anew and save that."
+        )
+        _refuse(what, remedy)
     return found
 
 
@@ -169,7 +179,7 @@ def _refuse(got: str, remedy: str = "Write it anew, or use pickle.") -> NoReturn
     )
 
 
-def _safetensors() -> Any:
+def _safetensors() -> ModuleType:
     try:
         import safetensors.numpy
     except ImportError as error:
@@ -202,7 +212,7 @@ def _state_of(forecaster: BaseForecaster) -> Parts:
     return state
 
 
-def _forecaster(kind: type[BaseForecaster], state: Parts) -> BaseForecaster:
+def _forecaster(kind: type[_Forecaster], state: Parts) -> _Forecaster:
     """Return a forecaster that is made of what `_state_of` returned."""
     parameters = _renamed(state["parameters"])
     forecaster = kind(**parameters).set_config(**state["config"])
@@ -247,25 +257,21 @@ def _is_plain_key(key: object) -> bool:
     return isinstance(key, str) and not key.startswith("@")
 
 
-def _restored(data: Plain, arrays: dict[str, Array], kinds: dict[str, _Kind]) -> Any:
+def _restored(data: Plain, arrays: dict[str, Array], makers: dict[str, Make]) -> Any:
     """Return the value that `_plain` described."""
     if isinstance(data, list):
-        return [_restored(item, arrays, kinds) for item in data]
+        return [_restored(item, arrays, makers) for item in data]
     if not isinstance(data, dict):
         return data
     # what is inside comes first: parts are made before what they are parts of
-    found = {key: _restored(item, arrays, kinds) for key, item in data.items()}
+    found = {key: _restored(item, arrays, makers) for key, item in data.items()}
     name = next(iter(found), "")
     if not name.startswith("@"):
         return found
     if name == "@array":
         return arrays[found[name]]
-    kind, renamed = _EARLIER.get(name[1:], (name[1:], {}))
-    make, parts = kinds[kind].make, found[name]
-    if not isinstance(parts, dict):
-        return make(parts)
-    named = {renamed.get(part, part): x for part, x in parts.items()}
-    return make(**named)
+    make, parts = makers[name[1:]], found[name]
+    return make(**parts) if isinstance(parts, dict) else make(parts)
 
 
 def _parts_of_index(index: pd.Index) -> Parts:
@@ -326,9 +332,11 @@ def _model(
     if network is None:
         return kind(network=None, **parts)
     settings = NetworkSettings.of(parts["architecture"])
-    # where it takes no memory, whatever sizes a file tells
+    units: Units = parts["units"]
+    # where it takes no memory, whatever sizes a file holds
+    sizes = len(units.location), len(units.control_location)
     with torch.device("meta"):
-        made = build(settings, *_sizes(parts["units"]), **network["sizes"])
+        made = build(settings, *sizes, **network["sizes"])
     weights = network["weights"].items()
     tensors = {name: torch.from_numpy(x) for name, x in weights}
     # refuses other names and shapes
@@ -336,30 +344,20 @@ def _model(
     return kind(network=made.eval(), **parts)
 
 
-def _sizes(units: Units) -> tuple[int, int]:
-    """Return the numbers of columns of y and of X."""
-    return len(units.location), len(units.control_location)
-
-
-def _ahead_model(n_rows: int, **parts: Any) -> HybridModel | StructuralFit:
-    """Return the hybrid model, or without a window the structural one alone."""
-    if parts["window_length"]:
-        return _model(HybridModel, hybrid.build_network, **parts)
-    return StructuralFit(
-        sizes=_sizes(parts["units"]),
-        n_rows=n_rows,
-        **{name: parts[name] for name in ("structural", "clock", "columns")},
-        architecture=parts["architecture"],
-    )
-
-
 def _renamed(settings: Parts) -> Parts:
-    """Return settings of which one was called level in the format before this one."""
+    """Return settings, of which one was called level in format 14."""
     model = MODEL_OF_LEVEL.get(settings.get("level", ""))
     if model is None:
         return settings
     others = {name: value for name, value in settings.items() if name != "level"}
     return others | {"model": model}
+
+
+def _history_14(
+    fills: Array | None = None, blurs: Array | None = None, **parts: Any
+) -> History:
+    """Return a history of format 14, which had other names for filled X."""
+    return History(imputations=fills, input_deviations=blurs, **parts)
 
 
 def _effect_14(
@@ -524,28 +522,13 @@ _RECORDS = (
     StructuralFit,
 )
 
-# What kinds, and parts of them, were called in formats 13 and 14.
-_EARLIER: dict[str, tuple[str, dict[str, str]]] = {
-    "Level": ("StructuralModel", {"company": "concurrent"}),
-    "Component": ("Candidate", {"apart": "scale_spread"}),
-    "Cross": ("NextRows", {}),
-    "CrossChannel": ("NextRows", {}),
-    "Company": ("SameTime", {}),
-    "Concurrent": ("SameTime", {}),
-    "Moves": ("LargestMoves", {}),
-    "Stacking": ("NetworkWeights", {}),
-    "FittedModel": ("LatentODEModel", {}),
-    "History": ("History", {"fills": "imputations", "blurs": "input_deviations"}),
-    "AheadModel": ("AheadModel", {"level": "structural", "stacking": "weights"}),
-}
-
 
 class _Kind(NamedTuple):
     """What is not plain, how to take it apart, and how to make it."""
 
     types: type | tuple[type, ...]
     take_apart: Callable[[Any], object]
-    make: Callable[..., object]
+    make: Make
 
 
 # By the name in a file. The first that fits is taken, as a NamedTuple is a tuple as
@@ -592,10 +575,12 @@ _KINDS: dict[str, _Kind] = {
     "device": _Kind(torch.device, str, torch.device),
 }
 
-# How formats before this one are read: of kinds that had other parts.
-_KINDS_BEFORE: dict[str, _Kind] = {
-    "AheadModel": _Kind((), _parts_of_record, _ahead_model),
-    "StructuralModel": _Kind((), _parts_of_record, _structural_model_14),
-    "Candidate": _Kind((), _parts_of_record, _candidate_14),
-    "Effect": _Kind((), _parts_of_record, _effect_14),
+# What makes the kinds of format 14 that had other names or parts.
+_MAKERS_14: dict[str, Make] = {
+    "History": _history_14,
+    "StructuralModel": _structural_model_14,
+    "Candidate": _candidate_14,
+    "Effect": _effect_14,
+    "CrossChannel": NextRows,
+    "Concurrent": SameTime,
 }

@@ -105,7 +105,7 @@ class Calendar(NamedTuple):
     names: list[str]  # of kinds that were seen in the past
 
     @classmethod
-    def of(cls, told: Holidays, ticks: Numbers, like: pd.Index) -> Calendar:
+    def of(cls, given: Holidays, ticks: Numbers, like: pd.Index) -> Calendar:
         """Read countries or a table, for rows at ``ticks`` and later."""
         if not has_dates(like):
             raise TypeError(
@@ -115,10 +115,10 @@ class Calendar(NamedTuple):
                 "or a column of X that is 1 on holidays."
             )
         days = _wall(ticks, like).astype("datetime64[D]")
-        if isinstance(told, pd.Series | pd.DataFrame | dict):
-            named = _table(told)
+        if isinstance(given, pd.Series | pd.DataFrame | dict):
+            named = _table(given)
         else:
-            named = _looked_up(told, days)
+            named = _looked_up(given, days)
         dates = sorted(named)
         names = [named[date] for date in dates]
         ordinals = np.array(dates, "datetime64[D]").astype(np.int64)
@@ -137,31 +137,31 @@ class Calendar(NamedTuple):
         day = _wall(ticks, like).astype("datetime64[D]").astype(np.int64)
         found = np.zeros((len(day), 3))
         for k, shift in enumerate((0, 1, -1)):
-            asked = day + shift
+            shifted = day + shift
             # the first named day that is not earlier, if any:
             # after the last one that is compared, and differs
-            place = np.searchsorted(self.days, asked)
+            place = np.searchsorted(self.days, shifted)
             place = np.minimum(place, len(self.days) - 1)
-            is_named = self.days[place] == asked
+            is_named = self.days[place] == shifted
             found[is_named, k] = self.kinds[place[is_named]]
         return found
 
 
-def _table(told: Named) -> dict[datetime.date, str]:
+def _table(given: Named) -> dict[datetime.date, str]:
     """Return the names of a table's days."""
     pairs: Iterable[tuple[Hashable, object]]
-    if isinstance(told, pd.DataFrame):
-        if not {"ds", "holiday"} <= {*told.columns}:
+    if isinstance(given, pd.DataFrame):
+        if not {"ds", "holiday"} <= {*given.columns}:
             raise ValueError(
                 "a table of holidays must have "
                 "the columns 'ds' and 'holiday'; "
-                f"got {list(told.columns)}. "
+                f"got {list(given.columns)}. "
                 "Rename them, or pass a Series of names "
                 "whose index are the dates."
             )
-        pairs = zip(told["ds"], told["holiday"], strict=True)
+        pairs = zip(given["ds"], given["holiday"], strict=True)
     else:
-        pairs = told.items()
+        pairs = given.items()
     found: dict[datetime.date, str] = {}
     for day, name in pairs:
         if not isinstance(day, datetime.date | np.datetime64) or pd.isna(day):
@@ -177,7 +177,7 @@ def _table(told: Named) -> dict[datetime.date, str]:
 
 
 def _looked_up(
-    told: str | Iterable[str], days: NDArray[np.datetime64]
+    given: str | Iterable[str], days: NDArray[np.datetime64]
 ) -> dict[datetime.date, str]:
     """Return holidays of countries, from the year before the first day on."""
     try:
@@ -188,10 +188,10 @@ def _looked_up(
             "which is not installed. Run pip install holidays, "
             "or pass a table of names and dates."
         ) from error
-    codes = [told] if isinstance(told, str) else told
+    codes = [given] if isinstance(given, str) else given
     # numpy counts years from 1970
     years = days.astype("datetime64[Y]").astype(int) + 1970
-    asked = range(years.min() - 1, years.max() + _YEARS_AHEAD)
+    wanted = range(years.min() - 1, years.max() + _YEARS_AHEAD)
     countries = holidays.list_supported_countries()
     markets = holidays.list_supported_financial()
     known = [*countries, *markets]
@@ -210,7 +210,7 @@ def _looked_up(
         is_market = country in markets
         of = holidays.financial_holidays if is_market else holidays.country_holidays
         try:
-            own = of(country, subdiv=part or None, years=asked)
+            own = of(country, subdiv=part or None, years=wanted)
         except NotImplementedError as error:
             raise ValueError(
                 "the package holidays must know parts of countries; "

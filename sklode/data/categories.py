@@ -55,7 +55,7 @@ class ControlColumns(NamedTuple):
     @property
     def blocks(self) -> list[tuple[int, int]]:
         """First number and count of each column's numbers, see `read`."""
-        counts = [len(self._told(name)) for name in self.names]
+        counts = [len(self._shown(name)) for name in self.names]
         ends = np.cumsum([0, *counts]).tolist()
         return [*zip(ends[:-1], counts, strict=True)]
 
@@ -65,10 +65,10 @@ class ControlColumns(NamedTuple):
         return [
             f"{name} = {level}" if name in self.levels else name
             for name in self.names
-            for level in self._told(name)
+            for level in self._shown(name)
         ]
 
-    def _told(self, name: Hashable) -> Levels:
+    def _shown(self, name: Hashable) -> Levels:
         """Return levels with an indicator; of a column of numbers its name."""
         own = self.levels.get(name, (name,))
         # of two levels one indicator tells all;
@@ -96,7 +96,7 @@ class ControlColumns(NamedTuple):
         return pd.DataFrame(table, index=X.index, columns=self.numbers)
 
     def _indicators(self, column: pd.Series) -> Array:
-        """Return the indicators of a category's levels, (row, level told)."""
+        """Return the indicators of a category's levels, (row, level shown)."""
         own = self.levels[column.name]
         code = pd.Index(own, dtype=object).get_indexer(column.astype(object))
         is_other = code < 0  # missing, or a level that was never seen
@@ -104,9 +104,9 @@ class ControlColumns(NamedTuple):
         is_level = code[:, None] == np.arange(len(own))
         found = is_level.astype(np.float64)
         found[is_other] = np.nan
-        # levels that are not told come first, see `_told`
-        n_told = len(self._told(column.name))
-        return found[:, len(own) - n_told :]
+        # levels that are not shown come first, see `_shown`
+        n_shown = len(self._shown(column.name))
+        return found[:, len(own) - n_shown :]
 
 
 def _warn_of_new(values: pd.Series, levels: Levels) -> None:

@@ -345,7 +345,7 @@ def check_probabilities(name: str, given: object) -> None:
     """Check probabilities of quantiles or intervals: numbers between 0 and 1."""
     several = list | tuple | set | np.ndarray | pd.Series | pd.Index
     values = list(given) if isinstance(given, several) else [given]
-    wrong = [value for value in values if not _is_probability(value)]
+    wrong = [x for x in values if not (isinstance(x, Real) and 0 < float(x) < 1)]
     # sought among numbers only: of arrays == has no single truth
     wrong = wrong or [value for value in values if values.count(value) > 1]
     if wrong or not values:
@@ -355,10 +355,6 @@ def check_probabilities(name: str, given: object) -> None:
             f"got {repr(wrong[0]) if wrong else 'none'}. "
             f"Use for example {name}=0.9 or {name}=[0.5, 0.9]."
         )
-
-
-def _is_probability(value: object) -> bool:
-    return isinstance(value, Real) and 0 < float(value) < 1
 
 
 def check_count(name: str, value: object) -> None:
@@ -376,15 +372,15 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
 
 
-def check_fitted(forecaster: object, asked: str, has: str, kind: str) -> None:
+def check_fitted(forecaster: object, method: str, has: str, kind: str) -> None:
     """Check that this is a fitted forecaster with an attribute of its kind."""
     if not (hasattr(forecaster, has) and hasattr(forecaster, "check_is_fitted")):
         raise TypeError(
-            f"{asked} is of a forecaster {kind}; "
+            f"{method} is of a forecaster {kind}; "
             f"got a {type(forecaster).__name__}. "
             "Pass the fitted forecaster of a pipeline or search itself."
         )
-    forecaster.check_is_fitted(asked)
+    forecaster.check_is_fitted(method)
 
 
 def finite(table: Array) -> Array:

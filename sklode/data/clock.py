@@ -200,7 +200,7 @@ def _counts_steps(season: object) -> TypeGuard[Real]:
 def seasons_shown(
     seasons: Sequence[object], ticks: Sequence[float], rows: Observations
 ) -> tuple[float, ...]:
-    """Return those of the seasons told, in ticks, that rows can show.
+    """Return those of the seasons given, in ticks, that rows can show.
 
     Of the others it warns; seasons finer than two rows are refused.
     """
@@ -212,19 +212,19 @@ def seasons_shown(
     # the last row stands for the gap after it: 24 hourly rows are a day
     span = float(ticks_between(first, last).max()) + gap
     for season, period in zip(seasons, ticks, strict=True):
-        told, length = repr(season), length_of_time(period, rows.like)
+        name, length = repr(season), length_of_time(period, rows.like)
         if period < (1 - _ROUNDING) * _LEAST * gap:
             raise ValueError(
                 "a season must last at least two rows, of which y's "
                 f"are usually {length_of_time(gap, rows.like)} apart; "
-                f"got {told}, {length}. "
+                f"got {name}, {length}. "
                 "Leave it out, or pass finer rows."
             )
         if period > (1 + _ROUNDING) * span:
             warnings.warn(
                 "a season can be learned from rows "
                 "over at least its own length; "
-                f"got {told}, {length}, "
+                f"got {name}, {length}, "
                 f"and rows over {length_of_time(span, rows.like)}. "
                 "It is left out. Pass more history, "
                 "or pretrain on longer series.",
@@ -237,7 +237,7 @@ def seasons_shown(
         # by less than half a gap no row is nearer to another's place
         if swing > gap / 2 and swing > _EVEN * period:
             warnings.warn(
-                f"a season has one length; those of {told} differ. "
+                f"a season has one length; those of {name} differ. "
                 f"It repeats after their mean, {length}, from which they "
                 f"stray by up to {length_of_time(swing, rows.like)}. "
                 "For what falls on days of the calendar pass X, "

@@ -46,14 +46,14 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Rows that forecasts are asked for, see `Places`, and what is known of X."""
+class QueryRows:
+    """Rows to forecast, see `Places`, and what is known of X."""
 
     index: pd.Index
     series: Numbers
     ticks: Numbers
     known: Observations
-    """The history, with all rows of X that were given or asked."""
+    """The history, with all rows of X that were given or are queried."""
     unknown: Unknown
 
 
@@ -207,7 +207,11 @@ class History:
         X = None if X is None else pd.DataFrame(X)
         if X is not None and X.index.nlevels == n_levels:
             check_index(X.index, name="X")
-            columns = with_columns(X.drop(columns=[*self.errors.values()], errors="ignore"), self.controls, name="X")
+            columns = with_columns(
+                X.drop(columns=[*self.errors.values()], errors="ignore"),
+                self.controls,
+                name="X",
+            )
             found = self._met(found, columns)
         if index is not None and index.nlevels == n_levels:
             found = self._met(found, pd.DataFrame(np.nan, index, self.controls))
@@ -369,10 +373,10 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def asked(self, places: Places, X: Frame | None) -> Asked:
+    def queries(self, places: Places, X: Frame | None) -> QueryRows:
         """Read rows that are asked for, and X, which may lack known stamps."""
         known, unknown = self._known(places, self._controls_of(X))
-        return Asked(
+        return QueryRows(
             index=places.index,
             series=places.series,
             ticks=places.ticks,

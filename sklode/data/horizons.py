@@ -60,15 +60,16 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Step]) -> Any:
     return list(fh) if isinstance(fh, tuple) else fh
 
 
-def _are_whole_stamps(fh: Any, cutoff: pd.Index) -> bool:
+def _are_whole_stamps(fh: object, cutoff: pd.Index) -> bool:
     """Return whether an index of whole numbers lies after the last stamp."""
-    is_index = isinstance(fh, pd.Index) and fh.nlevels == 1 and len(fh) > 0
-    if not is_index or not _is_whole(fh.dtype) or not _is_whole(cutoff.dtype):
+    if not isinstance(fh, pd.Index) or fh.nlevels > 1 or not len(fh):
+        return False
+    if not _is_whole(fh.dtype) or not _is_whole(cutoff.dtype):
         return False
     return bool(fh.min() > cutoff[0] > 0)
 
 
-def _look_like_stamps(fh: Any, cutoff: pd.Index) -> bool:
+def _look_like_stamps(fh: object, cutoff: pd.Index) -> bool:
     """Return whether listed steps may be meant as stamps."""
     if not isinstance(fh, list | tuple) or not _is_whole(cutoff.dtype):
         return False

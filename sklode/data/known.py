@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _NO_BOUNDS = np.array([-np.inf, np.inf])
 KNOWN = ("bounds", "error", "holidays")
-"""Parameters that tell it; the paper's model has no place for them."""
+"""Parameters that say it; the paper's model has no place for them."""
 
 
-def told(settings: BaseForecaster) -> dict[str, Any]:
-    """Return what is told, as what can be compared: tables as text."""
+def known_settings(settings: BaseForecaster) -> dict[str, object]:
+    """Return these parameters, as what can be compared: tables as text."""
     found = {name: getattr(settings, name) for name in KNOWN}
     if isinstance(found["holidays"], pd.Series | pd.DataFrame):
         found["holidays"] = found["holidays"].to_string()
@@ -41,7 +41,7 @@ class Known(NamedTuple):
 
     @classmethod
     def nothing(cls, n_channels: int) -> Known:
-        """Return what is known where nothing is told."""
+        """Return what is known where nothing is given."""
         return cls(bounds=np.tile(_NO_BOUNDS, (n_channels, 1)))
 
     @classmethod
@@ -60,10 +60,10 @@ class Known(NamedTuple):
         )
 
 
-def bounds_of(told: object, history: History) -> Array:
+def bounds_of(given: object, history: History) -> Array:
     """Return the bounds of each channel, (channel, 2)."""
     channels, values = history.channels, history.observations.values
-    by_channel = told if isinstance(told, dict) else dict.fromkeys(channels, told)
+    by_channel = given if isinstance(given, dict) else dict.fromkeys(channels, given)
     for channel in by_channel:
         if channel not in channels:
             raise ValueError(
@@ -86,30 +86,30 @@ def bounds_of(told: object, history: History) -> Array:
             "Use wider bounds, None for an end without one, "
             "or replace the value by NaN."
         )
-    # what was never below zero, and is told where it ends, begins there
+    # what was never below zero, and has an upper end, begins there
     is_open_below = np.isinf(low) & ~(values < 0).any(axis=0)
     ends_above_zero = np.isfinite(high) & (high > 0)
     low[is_open_below & ends_above_zero] = 0.0
     return bounds
 
 
-def _pair(told: object) -> Array:
+def _pair(given: object) -> Array:
     """Return a lower and an upper bound."""
-    if told is None:
+    if given is None:
         return _NO_BOUNDS
     # two equal ends are refused, and stand for what is no pair of numbers
     low = high = 0.0
-    if isinstance(told, tuple | list) and len(told) == 2:
-        if all(isinstance(end, Real | None) for end in told):
-            low = -np.inf if told[0] is None else told[0]
-            high = np.inf if told[1] is None else told[1]
+    if isinstance(given, tuple | list) and len(given) == 2:
+        if all(isinstance(end, Real | None) for end in given):
+            low = -np.inf if given[0] is None else given[0]
+            high = np.inf if given[1] is None else given[1]
     # nor is NaN below anything
     if not low < high:
         raise ValueError(
             "bounds must be a lower and an upper number, "
             "the first below the second, or None where there is no end, "
             "such as (0, 100) or (0, None); "
-            f"got {told!r}. "
+            f"got {given!r}. "
             "For columns of y use a dict of such pairs."
         )
     return np.array([low, high], dtype=np.float64)

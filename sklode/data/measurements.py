@@ -11,14 +11,14 @@ from sklode.data.arrays import Array, Numbers
 
 
 def error_columns(
-    told: Hashable | dict[Hashable, Hashable], channels: Sequence[Hashable]
+    named: Hashable | dict[Hashable, Hashable], channels: Sequence[Hashable]
 ) -> dict[Hashable, Hashable]:
     """Return the column of X with the errors of each channel that has any."""
-    if told is None:
+    if named is None:
         return {}
-    if not isinstance(told, dict):
-        return dict.fromkeys(channels, told)
-    for channel in told:
+    if not isinstance(named, dict):
+        return dict.fromkeys(channels, named)
+    for channel in named:
         if channel not in channels:
             raise ValueError(
                 f"error must name columns of y, {list(channels)}, "
@@ -26,7 +26,7 @@ def error_columns(
                 f"got {channel!r}. "
                 "Use one column of X for all, or a dict."
             )
-    return dict(told)
+    return dict(named)
 
 
 def measured(

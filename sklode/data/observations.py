@@ -251,14 +251,14 @@ class Observations:
             # what is counted twice is no revision
             old = np.where(is_both, both, old)
         # errors stand last in the table, and are no news of their own
-        n_told = n_channels + self.controls.shape[1]
+        n_known = n_channels + self.controls.shape[1]
         if warns:
             revised = (old != table[after]) & ~np.isnan(old)
             # rows of the table after those of these series are the new ones
             new_rows = after - len(self.ticks)
-            new._warn_of_revisions(revised[:, :n_told], new_rows)
+            new._warn_of_revisions(revised[:, :n_known], new_rows)
             self._warn_of_early(new, of_new)
-        ends = [n_channels, n_told]
+        ends = [n_channels, n_known]
         values, controls, errors = np.split(table[kept], ends, axis=1)
         return Observations(
             ticks=ticks[kept],

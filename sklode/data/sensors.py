@@ -15,7 +15,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 
 # All bounds are wide: what may be true must stay,
-# and what is left out is told.
+# and what is left out is said.
 _FACTOR = 1e4  # times that a lone value is farther from the median
 _LARGE = 0.99  # quantile of the steps between values: a large one
 _FEWEST = 8  # values to be judged; equal ones in a row that are a run
@@ -288,7 +288,7 @@ def _lone_zeros(values: Array, controls: Array) -> Flags:
     """Return which zeros are no values: scattered, many steps away from all others.
 
     Closures are longer than chance makes of zeros that come one by one,
-    or at equal distances, or told by a column of X.
+    or at equal distances, or given by a column of X.
     """
     is_zero = values == 0
     others = values[~is_zero]

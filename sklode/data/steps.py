@@ -14,7 +14,7 @@ from sklode.data.arrays import Numbers
 from sklode.data.ticks import DAY, TIMELIKE, clock_of, stamps_of, ticks_of
 
 Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
-"""A frequency as users tell it; None: that of the index."""
+"""A frequency as users give it; None: that of the index."""
 Step: TypeAlias = int | pd.Timedelta | pd.DateOffset
 """Length of a step: of integers and periods a number, else of time."""
 

@@ -28,7 +28,7 @@ UNITS = {
     "µs": 1e3,
     "ns": 1,
 }
-"""Nanoseconds of what lengths of time are told in, the longest first."""
+"""Nanoseconds of what lengths of time are given in, the longest first."""
 
 
 def series_of(index: pd.Index) -> tuple[Numbers, tuple[Key, ...]]:
@@ -93,7 +93,7 @@ def length_of_time(ticks: float, like: pd.Index) -> str:
         return f"{ticks:.4g} periods"
     if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
         return f"{ticks:.4g}"
-    # what rounds to a whole unit in three digits is told in that
+    # what rounds to a whole unit in three digits is given in that
     fitting = (name for name, unit in UNITS.items() if ticks >= 0.995 * unit)
     name = next(fitting, "s")
     return f"{ticks / UNITS[name]:.4g} {name}"

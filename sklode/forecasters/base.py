@@ -24,7 +24,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 from sklode import persistence as saving
 from sklode.data import checks
 from sklode.data.arrays import Array
-from sklode.data.history import Asked, History, Places, in_order, with_columns
+from sklode.data.history import History, Places, QueryRows, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.known import Known, bounds_of
 from sklode.forecasters.inputs import (
@@ -71,7 +71,7 @@ class ContinuousForecaster(BaseForecaster):
     _y = None
     _X = None
     _fit_seconds: float | None = None
-    _steps_in_fit: pd.Index | None = None  # the horizon that fit was told, of steps
+    _steps_in_fit: pd.Index | None = None  # the horizon given to fit, of steps
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _history: History
     _model: FittedModel
@@ -115,7 +115,7 @@ class ContinuousForecaster(BaseForecaster):
         return X_inner, y_inner
 
     def _check_X(self, X: Container = None) -> Container:
-        """Leave X of a panel to `History.asked`: sktime would walk through series."""
+        """Leave X of a panel to `History.queries`: sktime would walk through series."""
         if isinstance(X, pd.Series | pd.DataFrame) and X.index.nlevels > 1:
             return pd.DataFrame(X) if pd.DataFrame(X).shape[1] else None
         return super()._check_X(X)
@@ -124,7 +124,7 @@ class ContinuousForecaster(BaseForecaster):
         """Check more than sktime does, and leave the caller's horizon as it is."""
         if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
             if len(self._history.levels) > 1:
-                return fh  # each series' own stamps, see `_asked`
+                return fh  # each series' own stamps, see `_queries`
         if fh is None and self._fh is None and self._state == "fitted":
             raise ValueError(
                 "fh must say what to forecast; got none, here or in fit. Pass it, for "
@@ -135,10 +135,10 @@ class ContinuousForecaster(BaseForecaster):
         # a method of sktime that asks others passes on the horizon that is kept
         is_given = fh is not None and fh is not self._fh and self._state == "fitted"
         checked = super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
-        # told twice: sktime's evaluation tells fit and predict the same steps
+        # sktime's evaluation gives fit and predict the same steps
         if is_given and self._steps_in_fit is not None and checked.is_relative:
-            is_told_twice = checked.to_pandas().equals(self._steps_in_fit)
-            if is_told_twice and self._history.is_irregular:
+            is_given_twice = checked.to_pandas().equals(self._steps_in_fit)
+            if is_given_twice and self._history.is_irregular:
                 warn_of_steps_between_rows()
         return checked
 
@@ -202,8 +202,8 @@ class ContinuousForecaster(BaseForecaster):
         """Take up observations; with ``update_params`` learn from all once more."""
         history = self._history.extended(y, X, self.freq)
         structural = getattr(self._model, "structural", None)
-        told = self._history.unknown
-        history = self._filled(history, structural, told)
+        said = self._history.unknown
+        history = self._filled(history, structural, said)
         bounds_of(self.bounds, history)  # new values too lie within them
         self._history = history
         self._set_cutoff(history.cutoff(self.cutoff))
@@ -218,16 +218,16 @@ class ContinuousForecaster(BaseForecaster):
         self,
         history: History,
         structural: StructuralModel | None,
-        told: Mapping[Hashable, object] | None,
+        said: Mapping[Hashable, object] | None,
     ) -> History:
         """Return a history with what X may have been; ``structural`` says its effect.
 
-        What is not known is said, unless it was ``told`` before.
+        What is not known is said, unless it was ``said`` before.
         """
         missing = history.unknown
         if not missing:
             return history
-        if missing != told:
+        if missing != said:
             n_rows = len(history.given.ticks)
             tell_unknown(missing, n_rows, may_be=self._fills_X)
         unknown = Unknown(history, 0)
@@ -313,11 +313,11 @@ class ContinuousForecaster(BaseForecaster):
             return history, self._answers
         return history, self._model.answers(history, self._predict_seed, None)
 
-    def _read(self, history: History, places: Places, X: Container) -> Asked:
+    def _read(self, history: History, places: Places, X: Container) -> QueryRows:
         """Read rows that are asked for, and X."""
-        asked = history.asked(places, X)
-        tell_unknown(asked.unknown, len(places.index), may_be=self._fills_X)
-        return asked
+        queries = history.queries(places, X)
+        tell_unknown(queries.unknown, len(places.index), may_be=self._fills_X)
+        return queries
 
     @property
     def _fills_X(self) -> bool:
@@ -336,12 +336,12 @@ class ContinuousForecaster(BaseForecaster):
     def _parts(self, index: pd.Index, X: Container) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
         history = self._history
-        return self._answers.parts(history.asked(history.rows_of(index), X))
+        return self._answers.parts(history.queries(history.rows_of(index), X))
 
     def _predict(self, fh: Horizon, X: Container = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
-        rows, asked, answers = self._asked(fh, X)
-        return self._framed(rows, asked, answers.means(asked))
+        rows, queries, answers = self._queries(fh, X)
+        return self._framed(rows, queries, answers.means(queries))
 
     def _like_y(self, frame: pd.DataFrame) -> Container:
         """Return a Series where the y that was passed last was one."""
@@ -360,8 +360,8 @@ class ContinuousForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         truth = with_columns(frame, self._history.channels)
         checks.finite_values(truth)
-        asked = self._read(self._history, self._history.rows_of(truth.index), X_inner)
-        residuals = truth - self._answers.means(asked)
+        queries = self._read(self._history, self._history.rows_of(truth.index), X_inner)
+        residuals = truth - self._answers.means(queries)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
@@ -443,8 +443,8 @@ class ContinuousForecaster(BaseForecaster):
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
         history, answers = self._reaching(index, X)
-        asked = self._read(history, history.rows_of(index), X)
-        return self._like_y(self._framed(index, asked, answers.means(asked)))
+        queries = self._read(history, history.rows_of(index), X)
+        return self._like_y(self._framed(index, queries, answers.means(queries)))
 
     @asking
     def predict_quantiles(
@@ -502,21 +502,21 @@ class ContinuousForecaster(BaseForecaster):
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
-        rows, asked, answers = self._asked(self._check_fh(fh), X_inner)
+        rows, queries, answers = self._queries(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
         checks.check_count("n_samples", n)
-        paths = answers.paths(asked, n, noise)
-        drawn = {k: self._framed(rows, asked, path) for k, path in enumerate(paths)}
+        paths = answers.paths(queries, n, noise)
+        drawn = {k: self._framed(rows, queries, path) for k, path in enumerate(paths)}
         return pd.concat(drawn, names=["sample", *rows.names])
 
     def _predict_quantiles(
         self, fh: Horizon, X: Container, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        rows, asked, answers = self._asked(fh, X)
-        table = answers.quantiles(asked, self.n_samples, alpha)
+        rows, queries, answers = self._queries(fh, X)
+        table = answers.quantiles(queries, self.n_samples, alpha)
         columns = pd.MultiIndex.from_product([self._history.channels, alpha])
-        return self._framed(rows, asked, table, columns)
+        return self._framed(rows, queries, table, columns)
 
     def _predict_var(
         self, fh: Horizon, X: Container = None, cov: bool = False
@@ -527,8 +527,8 @@ class ContinuousForecaster(BaseForecaster):
                 "predict_var gives variances only; got cov=True. For covariances, take "
                 "those of draws: sample(fh)."
             )
-        rows, asked, answers = self._asked(fh, X)
-        return self._framed(rows, asked, answers.variances(asked, self.n_samples))
+        rows, queries, answers = self._queries(fh, X)
+        return self._framed(rows, queries, answers.variances(queries, self.n_samples))
 
     def _predict_proba(
         self, fh: Horizon, X: Container = None, marginal: bool = True
@@ -573,7 +573,9 @@ class ContinuousForecaster(BaseForecaster):
             )
         return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
-    def _asked(self, fh: Horizon, X: Container) -> tuple[pd.Index, Asked, Answers]:
+    def _queries(
+        self, fh: Horizon, X: Container
+    ) -> tuple[pd.Index, QueryRows, Answers]:
         """Return the rows that a horizon asks for, those answered, and what answers.
 
         These are fewer where X lacks stamps: sktime's evaluation asks every series of a
@@ -599,15 +601,15 @@ class ContinuousForecaster(BaseForecaster):
     def _framed(
         self,
         rows: pd.Index,
-        asked: Asked,
+        queries: QueryRows,
         table: Array,
         columns: pd.Index | list[Hashable] | None = None,
     ) -> pd.DataFrame:
         """Return answers as a frame; NaN where a series has no X."""
         columns = self._history.channels if columns is None else columns
         table = table.reshape(len(table), len(columns))
-        found = pd.DataFrame(table, asked.index, columns)
-        return found if asked.index is rows else found.reindex(rows)
+        found = pd.DataFrame(table, queries.index, columns)
+        return found if queries.index is rows else found.reindex(rows)
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file without executable parts.
@@ -636,8 +638,7 @@ class ContinuousForecaster(BaseForecaster):
         sklode.WeightsFileError
             If the file is none of these, damaged, or of another class or version.
         """
-        loaded: Self = saving.load(path, cls)
-        return loaded
+        return saving.load(path, cls)
 
     def __sklearn_tags__(self) -> Tags:
         """Describe the forecaster to scikit-learn's searches."""

@@ -42,18 +42,18 @@ def tell_unknown(
 
     ``unknown`` has of each column the number of rows and the first one.
     """
-    told = ", ".join(
+    columns = ", ".join(
         f"column {name!r} at {n} of {n_rows} rows, the first {first}"
         for name, (n, first) in unknown.items()
     )
-    if told and not may_be:
+    if columns and not may_be:
         raise ValueError(
             'with model="paper" X must be known at every stamp of y and of the '
-            f'horizon; got none or NaN in {told}. Fill it, or use model="hybrid".'
+            f'horizon; got none or NaN in {columns}. Fill it, or use model="hybrid".'
         )
-    if told:
+    if columns:
         warnings.warn(
-            f"X is not known in {told}: it is forecast itself there, which makes "
+            f"X is not known in {columns}: it is forecast itself there, which makes "
             "intervals wider. Pass what you know of it.",
             UserWarning,
             stacklevel=4,

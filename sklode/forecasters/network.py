@@ -33,8 +33,8 @@ class NetworkForecaster(ContinuousForecaster):
     """A forecaster that trains a network; a subclass names its encoder."""
 
     encoder: ClassVar[str]  # a key of `sklode.nn.encoders.ENCODERS`
-    # what a search was told, by all that it cloned; None: no search asks
-    _told_in_search: set[str] | None = None
+    # what was said in a search, by all that it cloned; None: no search asks
+    _said_in_search: set[str] | None = None
 
     def __init__(
         self,
@@ -103,24 +103,24 @@ class NetworkForecaster(ContinuousForecaster):
 
     def __sklearn_clone__(self) -> Self:
         candidate = super().__sklearn_clone__()
-        told = self._told_in_search
-        candidate._told_in_search = set() if told is None else told
+        said = self._said_in_search
+        candidate._said_in_search = set() if said is None else said
         return candidate
 
     def reset(self) -> Self:
-        """Forget what was learned, but not what a search was told."""
-        told = self._told_in_search
+        """Forget what was learned, but not what was said in a search."""
+        said = self._said_in_search
         super().reset()
-        self._told_in_search = told
+        self._said_in_search = said
         return self
 
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""
-        told = self._told_in_search
-        if told is None or self.network_share_:
+        said = self._said_in_search
+        if said is None or self.network_share_:
             return
-        if "no network" not in told:
-            told.add("no network")
+        if "no network" not in said:
+            said.add("no network")
             warnings.warn(
                 "no network of this candidate counts, so that settings of the network "
                 "change no score: StructuralForecaster gives the same forecasts at "

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import pandas as pd
 
 from sklode.data.arrays import Array, Columns
-from sklode.data.history import Asked, History
+from sklode.data.history import History, QueryRows
 
 Container: TypeAlias = Any
 """A table as sktime knows them: Series, DataFrame, array, or one of others."""
@@ -30,19 +30,19 @@ class Answers(Protocol):
     def description(self) -> pd.DataFrame | None:
         """What was found of each part; None of a model that has no parts."""
 
-    def means(self, asked: Asked) -> Array:
+    def means(self, queries: QueryRows) -> Array:
         """Return point forecasts, (row, channel)."""
 
-    def variances(self, asked: Asked, n: int) -> Array:
+    def variances(self, queries: QueryRows, n: int) -> Array:
         """Return variances of observations, (row, channel)."""
 
-    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
+    def quantiles(self, queries: QueryRows, n: int, alpha: list[float]) -> Array:
         """Return quantiles of observations, (row, channel, alpha)."""
 
-    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
+    def paths(self, queries: QueryRows, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
 
-    def parts(self, asked: Asked) -> pd.DataFrame:
+    def parts(self, queries: QueryRows) -> pd.DataFrame:
         """Return what each part adds, a column for each (channel, part)."""
 
 

@@ -14,14 +14,14 @@ from sklearn.utils._param_validation import StrOptions
 from sklode.data.checks import check_constraints
 from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
-from sklode.data.known import Known, told
+from sklode.data.known import Known, known_settings
 from sklode.data.observations import Observations
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.protocols import Container, Horizon
 from sklode.structural.fit import fit_model
 from sklode.structural.results import StructuralFit
 
-_CONSTRAINTS: dict[str, list[Any]] = {
+_CONSTRAINTS: dict[str, list[object]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
     "logarithm": [StrOptions({"auto"}), "boolean"],
 }
@@ -189,8 +189,12 @@ class StructuralForecaster(ContinuousForecaster):
         return model, seed
 
     @property
-    def _architecture(self) -> dict[str, Any]:
-        return {"seasons": self.seasons, "logarithm": self.logarithm, **told(self)}
+    def _architecture(self) -> dict[str, object]:
+        return {
+            "seasons": self.seasons,
+            "logarithm": self.logarithm,
+            **known_settings(self),
+        }
 
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)

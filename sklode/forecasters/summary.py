@@ -60,8 +60,8 @@ def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
     if forecaster._fit_seconds is not None:
         seconds = forecaster._fit_seconds
         # two digits, which ":.2g" gives numbers below ten without an exponent
-        told = f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
-        topics["time"] = f"fit took {told} s"
+        text = f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
+        topics["time"] = f"fit took {text} s"
     n_rows = int(history.observations.lengths.max())
     if origins and n_rows < origins + 2:
         topics["held out"] = f"{n_rows} rows are too few to hold some out"
@@ -91,27 +91,27 @@ def _seen(history: History) -> str:
     seen, given = history.observations, history.given
     ends = stamps_of(np.array([seen.ticks.min(), seen.ticks.max()]), seen.like)
     first, last = (str(end).removesuffix(" 00:00:00") for end in ends)
-    told = (
+    text = (
         f"{len(seen.keys)} series, {len(given.ticks)} rows, "
         f"{len(history.channels)} column(s); {first} to {last}\n"
     )
     if history.controls:
-        told += f"X: {', '.join(map(str, history.controls))}\n"
+        text += f"X: {', '.join(map(str, history.controls))}\n"
     gaps = seen.gaps[seen.gaps > 0]
     if len(gaps):
         usual, longest = np.median(gaps), gaps.max()
         lengths = (length_of_time(gap, seen.like) for gap in (usual, longest))
-        told += "usual gap {}, longest {}; ".format(*lengths)
-    told += f"{np.isnan(given.values).mean():.1%} of values missing"
+        text += "usual gap {}, longest {}; ".format(*lengths)
+    text += f"{np.isnan(given.values).mean():.1%} of values missing"
     hours = closed_hours(seen.ticks[: seen.bounds[1]], seen.like)
     if hours and not isinstance(history.steps[0], pd.offsets.BaseOffset):
         start, end = hours
-        told += (
+        text += (
             f"\na step of fh is {pd.Timedelta(history.steps[0])}, by night too; to go "
             "from open row to open row, use\n"
             f"freq=pd.offsets.CustomBusinessHour(start={start!r}, end={end!r})"
         )
-    return told
+    return text
 
 
 def _parts(components: pd.DataFrame) -> str:
@@ -119,11 +119,11 @@ def _parts(components: pd.DataFrame) -> str:
     lines = []
     for channel, parts in components.groupby(level="channel", sort=False):
         shares = parts["share"].droplevel("channel").sort_values(ascending=False)
-        told = [f"{n} {'<1%' if x < _SMALL else f'{x:.0%}'}" for n, x in shares.items()]
+        text = [f"{n} {'<1%' if x < _SMALL else f'{x:.0%}'}" for n, x in shares.items()]
         link, values = parts.iloc[0][["link", "values"]]
-        told += [f"of the {link}"] * (link != "identity")
-        told += [values] * (values != "any")
-        lines.append(f"{channel}: {', '.join(told)}")
+        text += [f"of the {link}"] * (link != "identity")
+        text += [values] * (values != "any")
+        lines.append(f"{channel}: {', '.join(text)}")
     return "\n".join(lines)
 
 
@@ -152,7 +152,7 @@ def _held_out(
     is_one = len(history.steps) == len(history.channels) == 1
     unit = "units of y" if is_one else "standard deviations of each series and column"
     shown = errors.rename_axis(None).map("{:.3g}".format).replace("nan", "")
-    told = f"forecasts from {origins} origins, in {unit}\n{shown.to_string()}"
+    text = f"forecasts from {origins} origins, in {unit}\n{shown.to_string()}"
     advice, own = [], errors.loc["forecaster"]
     scores = ["MAE", "RMSE"]
     better = errors[(errors[scores] < own[scores]).all(axis=1)]
@@ -169,7 +169,7 @@ def _held_out(
         )
     if own["in 90 %"] < _TOO_NARROW:
         advice.append("intervals were too narrow: plot_backtest shows from where")
-    return told, advice
+    return text, advice
 
 
 def _remedy(
@@ -194,8 +194,8 @@ def _remedy(
         # whatever divides a period repeats after it too, as days do after a week
         better = [p for p in seasons.values() if abs(period / p % 1) < _WHOLE]
     if not {*better} <= {*found}:
-        told = ", ".join(_as_told(p, like) for p in sorted({*found, *better}))
-        return f"try StructuralForecaster(seasons=[{told}]), which keeps them"
+        text = ", ".join(_as_given(p, like) for p in sorted({*found, *better}))
+        return f"try StructuralForecaster(seasons=[{text}]), which keeps them"
     if best == "last value" and any(part.startswith("season") for part in parts):
         return "seasons=None leaves out what was found; or give more history"
     return (
@@ -203,7 +203,7 @@ def _remedy(
     )
 
 
-def _as_told(period: float, like: pd.Index) -> str:
+def _as_given(period: float, like: pd.Index) -> str:
     """Return a season as the parameter ``seasons`` takes it."""
     if isinstance(like, pd.PeriodIndex):
         return f"{period / like.freq.n:.7g}"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import finite
 from sklode.data.errors import SolverError
-from sklode.data.history import Asked, History
+from sklode.data.history import History, QueryRows
 from sklode.data.scaled_rows import KnownControls
 from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
@@ -67,17 +67,17 @@ class LatentODEAnswers:
         self._network, self._history, self._windows = network, history, windows
         self._units, self._scales, self._seed = units, scales, seed
 
-    def _shape(self, asked: Asked) -> tuple[int, int]:
+    def _shape(self, asked: QueryRows) -> tuple[int, int]:
         return len(asked.index), len(self._history.channels)
 
-    def means(self, asked: Asked) -> Array:
+    def means(self, asked: QueryRows) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
         table = np.empty(self._shape(asked))
         for solution in self._solutions(asked, n=0):
             table[solution.place] = self._units.original(solution.paths[0])
         return table
 
-    def variances(self, asked: Asked, n: int) -> Array:
+    def variances(self, asked: QueryRows, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
         deviation = np.empty(self._shape(asked))
         for solution in self._solutions(asked, n):
@@ -88,7 +88,7 @@ class LatentODEAnswers:
         with np.errstate(over="ignore"):
             return finite(deviation**2)
 
-    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
+    def quantiles(self, asked: QueryRows, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
         table = np.empty((*self._shape(asked), len(alpha)))
         for solution in self._solutions(asked, n, noisy=True):
@@ -97,14 +97,14 @@ class LatentODEAnswers:
             table[solution.place] = np.moveaxis(found, 0, -1)
         return table
 
-    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
+    def paths(self, asked: QueryRows, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         table = np.empty((n, *self._shape(asked)))
         for solution in self._solutions(asked, n, noisy=noise):
             table[:, solution.place] = self._units.original(solution.paths)
         return table
 
-    def parts(self, asked: Asked) -> pd.DataFrame:
+    def parts(self, asked: QueryRows) -> pd.DataFrame:
         """Refuse: a network's forecasts have no parts."""
         raise ValueError(
             "components need model=\"hybrid\"; got model='paper', which has none. Fit "
@@ -112,7 +112,7 @@ class LatentODEAnswers:
         )
 
     def _solutions(
-        self, asked: Asked, n: int, noisy: bool = False
+        self, asked: QueryRows, n: int, noisy: bool = False
     ) -> Iterator[Solution]:
         """Yield paths of ``n`` draws; of none, that of the mean of q(z0).
 
@@ -179,7 +179,7 @@ class LatentODEAnswers:
         # starts of all windows rise by one within a piece: each start is among them
         return np.searchsorted(windows.start, start), times
 
-    def _known(self, asked: Asked) -> KnownControls | None:
+    def _known(self, asked: QueryRows) -> KnownControls | None:
         """Return X around what is asked, by pieces of series; None without any."""
         known, windows = asked.known, self._windows
         if not known.controls.shape[1]:

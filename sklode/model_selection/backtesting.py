@@ -24,11 +24,11 @@ from sklode.model_selection.simple import (
     simple_forecasts,
 )
 
-# Levels of the quantiles that a CRPS is told by: the middles of
+# Levels of the quantiles that a CRPS is computed from: the middles of
 # twenty equal parts of [0, 1].
 _LEVELS = np.arange(0.025, 1, 0.05)
 
-# Paths that an energy score is told by: its mean is the same for any number.
+# Paths that an energy score is computed from: its mean is the same for any number.
 _N_PATHS = 200
 
 

@@ -82,7 +82,7 @@ def plot_components(
     """
     check_fitted(
         forecaster,
-        asked="plot_components",
+        method="plot_components",
         has="_parts",
         kind="that has a structural model",
     )
@@ -93,8 +93,8 @@ def plot_components(
     if fh is not None:
         X = forecaster._check_X(X)
         asking = copy(forecaster)  # which remembers fh in place of the user's
-        _, asked = asking._asked(asking._check_fh(fh), X)
-        ahead = asked.index
+        _, queries = asking._queries(asking._check_fh(fh), X)
+        ahead = queries.index
     rows = _rows_of(history, number, ahead)
     found = forecaster._parts(rows, X)[channel]
     curves = forecaster._answers.curves(place, number)

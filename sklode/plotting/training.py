@@ -55,7 +55,7 @@ def plot_history(
     """
     check_fitted(
         forecaster,
-        asked="plot_history",
+        method="plot_history",
         has="clip_norm",
         kind="that trains a network",
     )

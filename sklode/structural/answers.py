@@ -15,7 +15,7 @@ import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import finite
-from sklode.data.history import Asked, History
+from sklode.data.history import History, QueryRows
 from sklode.data.links import Link
 from sklode.data.observations import Observations
 from sklode.data.ticks import day_and_week, length_of_time
@@ -76,7 +76,7 @@ class StructuralAnswers:
         self._seed = seed
         self._adjust, self._unknown = adjust, unknown
 
-    def means(self, asked: Asked) -> Array:
+    def means(self, asked: QueryRows) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
         effects = self.model.design.effects
         is_curved = any(effect.basis.is_curved for effect in effects)
@@ -84,11 +84,11 @@ class StructuralAnswers:
         n = None if is_curved else 0
         return self._each(asked, Prediction.points, n)
 
-    def variances(self, asked: Asked, n: int) -> Array:
+    def variances(self, asked: QueryRows, n: int) -> Array:
         """Return exact variances of observations, (row, channel)."""
         return self._each(asked, lambda found: found.distribution().variance(), None)
 
-    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
+    def quantiles(self, asked: QueryRows, n: int, alpha: list[float]) -> Array:
         """Return exact quantiles of observations, (row, channel, alpha)."""
         levels = np.array(alpha)
 
@@ -97,7 +97,7 @@ class StructuralAnswers:
 
         return self._each(asked, quantiles, None, shape=(len(levels),))
 
-    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
+    def paths(self, asked: QueryRows, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         rows, order, predictions = self._predictions(asked, n)
         paths = np.empty((n, len(order), len(self._history.channels)))
@@ -108,7 +108,7 @@ class StructuralAnswers:
             paths[:, order, k] = prediction.paths(drawn)
         return finite(paths)
 
-    def parts(self, asked: Asked) -> pd.DataFrame:
+    def parts(self, asked: QueryRows) -> pd.DataFrame:
         """Return the most probable form's parts, and their sum, at rows."""
         rows, order, _ = self._asked(asked, 0)
         found: dict[tuple[Hashable, str], Array] = {}
@@ -291,7 +291,7 @@ class StructuralAnswers:
         )
 
     def _asked(
-        self, asked: Asked, n: int | None
+        self, asked: QueryRows, n: int | None
     ) -> tuple[ChannelRows, Numbers, list[Adjustment | None]]:
         """Return rows, sorted, their places, and where a network moves each channel's.
 
@@ -307,7 +307,7 @@ class StructuralAnswers:
 
     def _each(
         self,
-        asked: Asked,
+        asked: QueryRows,
         of: Callable[[Prediction], Array],
         n: int | None,
         shape: tuple[int, ...] = (),
@@ -320,7 +320,7 @@ class StructuralAnswers:
         return finite(table)
 
     def _predictions(
-        self, asked: Asked, n: int | None
+        self, asked: QueryRows, n: int | None
     ) -> tuple[ChannelRows, Numbers, Iterator[Prediction]]:
         """Return rows, sorted, their places, and what is predicted of each channel."""
         rows, order, adjustments = self._asked(asked, n)

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.history import Asked
+from sklode.data.history import QueryRows
 from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
 from sklode.structural.effects.effect import places
@@ -87,7 +87,7 @@ class FilteredModel:
 
     def queries(
         self,
-        asked: Asked,
+        asked: QueryRows,
         known: Observations,
         changes: Array | None = None,
         n: int = 0,

@@ -9,7 +9,7 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.checks import finite
-from sklode.data.history import Asked, History
+from sklode.data.history import History, QueryRows
 from sklode.data.observations import Observations
 from sklode.data.ticks import rows_before
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
@@ -84,7 +84,7 @@ class Unknown:
         return replace(history, input_deviations=deviations)
 
     def changes(
-        self, model: StructuralModel, asked: Asked, n: int | None
+        self, model: StructuralModel, asked: QueryRows, n: int | None
     ) -> Array | None:
         """Return how paths of X change `Design.inputs`, (path, row, column).
 
@@ -197,7 +197,7 @@ class Unknown:
 
 def queries_of(
     filtered: FilteredModel,
-    asked: Asked,
+    asked: QueryRows,
     unknown: Unknown | None,
     n: int | None,
     seed: int,
@@ -219,9 +219,9 @@ def queries_of(
     return rows, order, known
 
 
-def _asked(rows: Observations, where: Flags) -> Asked:
+def _asked(rows: Observations, where: Flags) -> QueryRows:
     """Return some of the rows as what is asked; their index is not read."""
-    return Asked(
+    return QueryRows(
         index=rows.like[:0],
         series=rows.series[where],
         ticks=rows.ticks[where],

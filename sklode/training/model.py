@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from sklode.data.arrays import Array, Columns
-from sklode.data.known import told
+from sklode.data.known import known_settings
 from sklode.data.scaling import Units
 from sklode.data.ticks import TIMELIKE
 from sklode.nn.autoencoder import Autoencoder
@@ -25,7 +25,7 @@ def architecture_of(settings: TrainingSettings) -> dict[str, Any]:
     """Return the settings that a training which goes on must share."""
     names = *(one.name for one in fields(NetworkSettings)), "window_length", "horizon"
     given = {name: getattr(settings, name) for name in names}
-    return given | {"model": model_of(settings)} | told(settings)
+    return given | {"model": model_of(settings)} | known_settings(settings)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -135,7 +135,7 @@ class StructuralDetector(BaseDetector):
         """Return the events of one column."""
         forecaster = self.forecaster or StructuralForecaster()
         with warnings.catch_warnings():
-            # what a sensor wrote is told by the table that is returned
+            # what a sensor wrote is in the table that is returned
             warnings.simplefilter("ignore")
             first = forecaster.clone().fit(y)
         is_wrong = np.zeros(len(y), bool)

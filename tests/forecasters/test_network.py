@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +51,6 @@ def test_the_earlier_name_of_the_components_answers_and_warns() -> None:
     pd.testing.assert_frame_equal(found, forecaster.components_)
     with pytest.raises(AttributeError, match="no attribute 'levels_'"):
         _ = forecaster.levels_
-
-
-def test_files_that_say_level_are_read_as_they_were_meant(tmp_path: Path) -> None:
-    path = Path(__file__).parents[1] / "format_13" / "paper.safetensors"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)
-        found: Any = LatentODELSTMForecaster.load_weights(path)
-        assert found.get_params()["model"] == "paper"
-        found.save_weights(tmp_path / "again")
-    again = LatentODELSTMForecaster.load_weights(tmp_path / "again")
-    pd.testing.assert_frame_equal(again.predict([1, 3]), found.predict([1, 3]))
 
 
 class ODEGRU(ODERNN):

@@ -11,7 +11,7 @@ import pytest
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.data.ticks import DAY
-from sklode.forecasters.summary import _as_told, _remedy
+from sklode.forecasters.summary import _as_given, _remedy
 from tests.series import tiny
 
 HOURS = np.sort(np.random.default_rng(0).choice(24 * 30, 300, replace=False))
@@ -125,7 +125,7 @@ def test_the_remedy_is_of_what_was_better(
 def test_a_season_is_told_as_it_can_be_passed(
     period: float, like: pd.Index, told: str
 ) -> None:
-    assert _as_told(period, like) == told
+    assert _as_given(period, like) == told
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0.0123, "0.012"), (124.4, "124")])

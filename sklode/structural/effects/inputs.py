@@ -23,10 +23,10 @@ from sklode.structural.effects.basis import (
 )
 from sklode.structural.effects.effect import Effect, modulated
 from sklode.structural.effects.lags import (
-    Age,
     FADES,
     MEMORIES,
     NOW,
+    Age,
     Delay,
     Impulse,
     Lag,

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array
 from sklode.structural.candidates import Candidate, Model, forward
 from sklode.structural.coefficients import ALONE, Pooled, RandomCoefficients
 from sklode.structural.effects.effect import Effect, pooled
