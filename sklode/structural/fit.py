@@ -22,7 +22,7 @@ from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.coupling.delays import MOST_CHANNELS, likely_delays
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
-from sklode.structural.effects.inputs import ColumnUnits, Inputs
+from sklode.structural.effects.inputs import ColumnUnits, Inputs, grows_old
 from sklode.structural.effects.selection import random_coefficients
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import ColumnModel, StructuralModel
@@ -204,8 +204,8 @@ class _ColumnSearch:
         is_named = self.seasons is not None
         has_month = not is_named and shows_months(rows.ticks, rows.bounds, rows.like)
         n_controls, calendar = rows.controls.shape[1], design.calendar
-        is_panel = len(rows.keys) > 1
-        if not (n_controls or days or has_month or calendar or self.delays or is_panel):
+        has_age = grows_old(table)
+        if not (n_controls or days or has_month or calendar or self.delays or has_age):
             return SearchRows(table, None)
         inputs = Inputs(
             read=design.read(rows),

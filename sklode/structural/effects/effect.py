@@ -20,7 +20,15 @@ import numpy as np
 from sklode.data.arrays import Array
 from sklode.structural.coefficients import ALONE, SAME, SHARED, Pooled, Pooling
 from sklode.structural.effects.basis import Basis, Constant
-from sklode.structural.effects.lags import NOW, Age, Delay, Lag, Queries
+from sklode.structural.effects.lags import (
+    NOW,
+    Age,
+    Delay,
+    Impulse,
+    Lag,
+    Memory,
+    Queries,
+)
 from sklode.structural.effects.modulation import (
     ALWAYS,
     CalendarFeatures,
@@ -88,10 +96,10 @@ class Effect:
         return isinstance(self.lag, Age)
 
     @property
-    def poolings(self) -> list[Pooling]:
-        """How series of a panel may share it, for a search to begin with."""
+    def shared(self) -> Effect:
+        """The same, as series of a panel may share it, for a search to begin with."""
         # what each series has of its own by age is its trend
-        return [SAME] if self.is_of_age else [ALONE, SHARED]
+        return replace(self, pooling=SAME if self.is_of_age else SHARED)
 
     @property
     def is_centred(self) -> bool:
@@ -99,7 +107,7 @@ class Effect:
 
         Where nothing is given nothing is added, and age is the same, of all series.
         """
-        return not (self.lag.is_impulse or self.is_of_age)
+        return not isinstance(self.lag, Impulse | Age)
 
     @property
     def must_be_proved(self) -> bool:
@@ -110,8 +118,9 @@ class Effect:
     def kind(self) -> Effect:
         """The same, but for how late it is, and how far series differ."""
         pooling = Pooling(has_mean=self.pooling.has_mean)
-        has_time = self.lag.remembers or self.is_delayed
-        lag = replace(self.lag, time=1.0) if has_time else self.lag
+        lag = self.lag
+        if isinstance(lag, Memory | Impulse | Delay):
+            lag = replace(lag, time=1.0)
         size = 1.0 if pooling.has_mean else self.size
         return replace(self, lag=lag, pooling=pooling, size=size)
 

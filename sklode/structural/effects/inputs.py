@@ -40,6 +40,7 @@ from sklode.structural.effects.modulation import (
     Month,
     NamedDays,
 )
+from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
 
 # of a curve, at quantiles of the column;
@@ -193,16 +194,13 @@ class Inputs(NamedTuple):
             found.append(of_category)
         if harmonics:
             found += self._shapes_of_days(harmonics)
-        if len(self.read.bounds) > 2:
-            found += self._of_age()
-        return found
+        return found + self._of_age()
 
     def _of_age(self) -> list[list[Effect]]:
         """Return the forms of a curve of the time since a series' first row."""
-        times, ends = self.read.times[self.rows], self.read.bounds[1:] - 1
-        # where all are as old, none has lived what is ahead of another
-        is_young = self.read.times[ends] < _YOUNG * times.max()
-        if is_young.sum() < 2 or len(np.unique(times)) < _FEWEST_VALUES:
+        times = self.read.times[self.rows]
+        bounds = np.searchsorted(self.rows, self.read.bounds)
+        if not _is_followed(times, bounds):
             return []
         lag = Age(location=float(times.mean()), scale=float(times.std()))
         curve = _spline(-1, lag.standard(times)[:, 0], _KNOTS_OF_AGE)
@@ -382,6 +380,21 @@ class Inputs(NamedTuple):
         n_rows = max(a_day, 2 * _HARMONICS[0])
         # a wave takes two stamps (Nyquist)
         return int(min(n_stamps // 2, n_rows // 2, _HARMONICS[-1]))
+
+
+def grows_old(table: ChannelRows) -> bool:
+    """Return whether series of a panel may share a curve of their age."""
+    return _is_followed(table.times, table.bounds)
+
+
+def _is_followed(times: Array, bounds: Numbers) -> bool:
+    """Return whether series have lived what is ahead of others, by observed rows."""
+    if len(bounds) < 3 or len(np.unique(times)) < _FEWEST_VALUES:
+        return False
+    some = bounds[1:] > bounds[:-1]
+    ends = times[bounds[1:][some] - 1]
+    # where all are as old, none has lived what is ahead of another
+    return bool((ends < _YOUNG * times.max()).sum() > 1)
 
 
 def _weeks(first: int, end: int, begins: Flags, n_days: int) -> Numbers:

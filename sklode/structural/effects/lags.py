@@ -55,7 +55,6 @@ class Now:
     suffix = ""
     remembers = False
     near = ()
-    is_impulse = False
 
     def columns(self, basis: OfColumn, queries: Queries) -> Array:
         """Return columns of a basis at queries, (query, coefficient)."""
@@ -71,7 +70,6 @@ class Memory:
     log_odds = math.log(len(MEMORIES))
     suffix = ", late"
     remembers = True
-    is_impulse = False
 
     def columns(self, basis: OfColumn, queries: Queries) -> Array:
         """Return responses at queries, (query, coefficient)."""
@@ -105,7 +103,6 @@ class Impulse:
     log_odds = math.log(len(FADES))
     suffix = ", fading"
     remembers = True
-    is_impulse = True
 
     def columns(self, basis: OfColumn, queries: Queries) -> Array:
         """Return sums of what fades at queries, (query, coefficient)."""
@@ -140,7 +137,6 @@ class Delay:
     suffix = ", late"
     remembers = False
     near = ()
-    is_impulse = False
 
     def columns(self, basis: OfColumn, queries: Queries) -> Array:
         """Return columns of what was seen so long before queries."""
@@ -167,7 +163,6 @@ class Age:
     suffix = ""
     remembers = False
     near = ()
-    is_impulse = False
 
     def standard(self, times: Array) -> Array:
         """Return times since first rows as a basis reads them, (time, 1)."""

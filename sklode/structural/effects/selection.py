@@ -22,7 +22,7 @@ from sklode.structural.candidates import Candidate, Model, forward
 from sklode.structural.coefficients import ALONE, Pooled, RandomCoefficients
 from sklode.structural.effects.effect import Effect, pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
-from sklode.structural.effects.lags import NOW
+from sklode.structural.effects.lags import NOW, Age, Impulse
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
 
@@ -304,14 +304,7 @@ class EffectJudge:
         """Return the most probable effects, sought from those of ``start`` on."""
         places = self._inputs.options(self._span)
         if self._is_panel:
-            places = [
-                [
-                    replace(option, pooling=how)
-                    for option in options
-                    for how in option.poolings
-                ]
-                for options in places
-            ]
+            places = [[option.shared for option in options] for options in places]
         held = self._searched(places)
         effects = [held[k] for k in sorted(held)]
         return self._with_coefficients(effects) if effects else Estimate()
@@ -330,6 +323,8 @@ class EffectJudge:
         if not effect.pooling.has_mean:
             return effect
         near = [replace(effect, pooling=own) for own in effect.pooling.near]
+        if not effect.is_of_age:
+            near.append(replace(effect, pooling=ALONE))
         effect = self.best([effect, *near], others)[1] or effect
         near = [replace(effect, size=effect.size * n) for n in _NEAR_SIZES]
         return self.best([effect, *near], others)[1] or effect
@@ -452,8 +447,7 @@ def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
 
 def _soon(effect: Effect) -> Effect:
     """Return an effect as one that acts at once, if it may; of each series alone."""
-    is_own = effect.lag.is_impulse or effect.is_of_age
-    lag = effect.kind.lag if is_own else NOW
+    lag = effect.kind.lag if isinstance(effect.lag, Impulse | Age) else NOW
     return replace(effect, lag=lag, pooling=ALONE, size=1.0)
 
 

@@ -127,13 +127,12 @@ class Estimator:
         rows = scaling.rows(table)
         if not estimate.effects:
             return rows
-        if self.is_pooled:
-            # effects may have been found in other units
-            left = self._without(estimate, table, estimate.response)
-            left = scaling.rows(left).values
-        else:
-            left = rows.values - estimate.response[self._places(table)]
-        return rows._replace(values=left)
+        if not self.is_pooled:
+            response = estimate.response[self._places(table)]
+            return rows._replace(values=rows.values - response)
+        # effects may have been found in other units
+        left = self._without(estimate, table, estimate.response)
+        return rows._replace(values=scaling.rows(left).values)
 
     def most_probable(
         self, form: Form, start: Array | None = None, estimate: Estimate = NO_EFFECTS

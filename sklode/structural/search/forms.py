@@ -28,6 +28,7 @@ from sklode.structural.components.space import (
 )
 from sklode.structural.effects.effect import Effect
 from sklode.structural.effects.inputs import Estimate
+from sklode.structural.effects.lags import Impulse
 from sklode.structural.search.estimate import (
     Estimator,
     Hypothesis,
@@ -38,9 +39,9 @@ from sklode.structural.search.periods import Seasons
 from sklode.structural.search.rows import SearchRows, read_by_search
 
 # of effects given hyperparameters, and these given effects
-_TURNS = 8
+_TURNS, _MOST_TURNS = 2, 8
 # of the time of impulses, that are tried in turn
-_SHARPER = 2.0 ** np.array([0.25, 0.125, 0.0625])
+_SHARPER = 2**0.25, 2**0.125, 2**0.0625
 # peaks that are tried in one step
 _AT_ONCE = 2
 # of more rows the last ones polish so many forms
@@ -245,16 +246,21 @@ class _Search:
     def with_effects(self, hypothesis: Hypothesis) -> list[Hypothesis]:
         """Return a hypothesis with the most probable effects; none: as it is."""
         found: list[Hypothesis] = []
-        for _ in range(_TURNS if self.estimator.has_inputs else 0):
+        for turn in range(_MOST_TURNS if self.estimator.has_inputs else 0):
             candidate, before = hypothesis.candidate, hypothesis.estimate
             estimate = self.estimator.selected_effects(candidate, before)
-            if estimate.effects == before.effects:
+            # what series share, and how long impulses last, follow hyperparameters
+            follows = any(
+                effect.pooling.has_mean or isinstance(effect.lag, Impulse)
+                for effect in estimate.effects
+            )
+            kinds = [effect.kind for effect in estimate.effects]
+            is_same = kinds == [effect.kind for effect in before.effects]
+            if (is_same or turn >= _TURNS) and not follows:
                 break
             form, theta = candidate.model.form, candidate.model.theta
             tried = self.estimator.most_probable(form, theta, estimate)
-            kinds = [effect.kind for effect in estimate.effects]
-            is_same = kinds == [effect.kind for effect in before.effects]
-            if (found or is_same) and tried.loss >= hypothesis.loss:
+            if follows and (found or is_same) and tried.loss >= hypothesis.loss:
                 break
             hypothesis = tried
             found = [hypothesis]
@@ -267,7 +273,7 @@ class _Search:
         together.
         """
         for place, effect in enumerate(hypothesis.estimate.effects):
-            if not effect.lag.is_impulse:
+            if not isinstance(effect.lag, Impulse):
                 continue
             for factor in _SHARPER:
                 for step in (factor, 1 / factor):
@@ -283,7 +289,9 @@ class _Search:
         """Return a hypothesis one of whose effects lasts so many times as long."""
         candidate, estimate = hypothesis.candidate, hypothesis.estimate
         effects = [*estimate.effects]
-        lag = replace(effects[place].lag, time=factor * effects[place].lag.time)
+        lag = effects[place].lag
+        if isinstance(lag, Impulse):
+            lag = replace(lag, time=factor * lag.time)
         effects[place] = replace(effects[place], lag=lag)
         estimate = estimate._replace(effects=tuple(effects))
         estimate = self.estimator.estimated_effects(candidate, estimate)
@@ -303,7 +311,7 @@ class _Search:
             hypothesis = self.estimator.most_probable(
                 candidate.model.form, candidate.model.theta, estimate
             )
-            if found and hypothesis.loss >= found[0].loss:
+            if found and self.estimator.is_pooled and hypothesis.loss >= found[0].loss:
                 break
             found = [hypothesis]
         return found

@@ -131,9 +131,11 @@ def test_rows_in_pieces_are_the_rows_at_once(shape: str, size: int) -> None:
         loss += part.loss
         signal.append(part.signal)
     assert states is not None
+    # where arrays lie in memory decides how a processor rounds
     for one, other in zip(states, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(np.concatenate(signal), found.signal)
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    pieces = np.concatenate(signal)
+    np.testing.assert_allclose(pieces, found.signal, rtol=1e-9, atol=1e-12)
     assert loss == pytest.approx(found.loss, rel=1e-12)
 
 
