@@ -331,6 +331,7 @@ class StructuralAnswers:
     def _warn_of_controls(self, known: Observations) -> None:
         """Warn of X that is not as it was."""
         self._warn_of_new_controls(known)
+        self._warn_of_new_to_series(known)
         if self.model.design.effects:
             self._warn_of_far_controls(known)
 
@@ -354,6 +355,47 @@ class StructuralAnswers:
                 UserWarning,
                 stacklevel=2,
             )
+
+    def _warn_of_new_to_series(self, known: Observations) -> None:
+        """Warn of columns that act on each series alone, and are new to some."""
+        rows, names = self._history.rows, self._history.columns.numbers
+        alone: dict[int, OfColumn] = {}
+        for column in self.states.columns if len(rows.keys) > 1 else ():
+            alone |= self._not_shared(column.best)
+        for first, basis in sorted(alone.items()):
+            read = slice(first, first + basis.n_read)
+            least = np.fmin.reduceat(rows.controls[:, read], rows.bounds[:-1])
+            most = np.fmax.reduceat(rows.controls[:, read], rows.bounds[:-1])
+            is_other = known.controls[:, read] != least[known.series]
+            is_new = (is_other & (least == most)[known.series]).any(axis=1)
+            if not is_new.any():
+                continue
+            row, n_series = int(np.argmax(is_new)), len({*known.series[is_new]})
+            warnings.warn(
+                "effects of X that series do not share are learned where it varies "
+                f"within each; column {names[first]!r} is new to {n_series} series in "
+                f"{int(is_new.sum())} rows, the first at {known.named(row)}. Its "
+                "effect there is unknown. Fit on rows of these series that hold both.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _not_shared(self, candidate: Candidate) -> dict[int, OfColumn]:
+        """Return columns of X that act on each series as they did on it alone."""
+        found: dict[int, OfColumn] = {}
+        shared, begin = set(), 0
+        for effect in self._effects(candidate):
+            own, begin = (
+                slice(begin, begin + effect.n_columns),
+                begin + effect.n_columns,
+            )
+            basis, coefficients = effect.basis, candidate.coefficients
+            if isinstance(basis, Constant) or not effect.is_of_X:
+                continue
+            found[basis.first] = basis
+            if coefficients is not None and coefficients.is_shared(own):
+                shared.add(basis.first)
+        return {first: basis for first, basis in found.items() if first not in shared}
 
     def _warn_of_far_controls(self, known: Observations) -> None:
         """Warn of columns that act and are far from all that was seen."""

@@ -143,6 +143,11 @@ class RandomCoefficients(NamedTuple):
         found[self.has_mean] = np.linalg.solve(self.precision, self.moment)
         return found
 
+    def is_shared(self, coefficients: slice) -> bool:
+        """Return whether series differ by less than what some have in common."""
+        common = np.abs(self.means) > self.spread
+        return bool(common[coefficients].any())
+
     def prior(
         self, members: Numbers, ratios: Array, centres: Array
     ) -> CoefficientPrior:

@@ -1,0 +1,274 @@
+"""What a panel knows that its series do not: effects, age, doses, unseen series."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import LatentODERNNForecaster, StructuralForecaster
+
+DAYS = pd.date_range("2026-01-05", periods=60)
+
+
+def table(names: list[str], stamps: Any, **columns: Any) -> pd.DataFrame:
+    """Return a panel of equal stamps, of columns (series, stamp)."""
+    index = pd.MultiIndex.from_product([names, stamps], names=["shop", "day"])
+    return pd.DataFrame({k: np.ravel(v) for k, v in columns.items()}, index)
+
+
+def parted(data: pd.DataFrame, n: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the first rows of each series, and the others."""
+    is_past = data.index.get_level_values(1) < DAYS[n]
+    return data[is_past], data[~is_past]
+
+
+def shops(effect: Any = 8.0, n_shops: int = 12, seed: int = 0) -> pd.DataFrame:
+    """Return shops of which the first four had no promotion in fifty days."""
+    rng = np.random.default_rng(seed)
+    promo = (rng.uniform(size=(n_shops, 60)) < 0.25) * 1.0
+    promo[:4, :50], promo[:4, 55:] = 0.0, 1.0
+    level = 20 + 3 * rng.normal(size=(n_shops, 1))
+    noise = rng.normal(size=promo.shape)
+    names = [f"s{k:02d}" for k in range(n_shops)]
+    effects = np.broadcast_to(effect, n_shops)[:, None]
+    return table(names, DAYS, y=level + effects * promo + noise, promo=promo)
+
+
+def fitted(past: pd.DataFrame) -> StructuralForecaster:
+    """Return a forecaster of y by the other columns."""
+    forecaster = StructuralForecaster(random_state=0)
+    return forecaster.fit(past[["y"]], X=past.drop(columns="y"))
+
+
+def parts_of(forecaster: StructuralForecaster) -> pd.Index:
+    """Return the names of what was found."""
+    return forecaster.components_.index.get_level_values("part")
+
+
+# Effects
+
+
+def test_a_series_has_the_effect_that_others_have_shown() -> None:
+    past, ahead = parted(shops(), 50)
+    forecaster = fitted(past)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = forecaster.predict_at(ahead.index, X=ahead[["promo"]]).y
+    on = (ahead.promo > 0) & (ahead.index.get_level_values(0) < "s04")
+    assert on.sum() >= 20
+    assert (found - ahead.y)[on].abs().mean() < 1.1
+    every = forecaster.predict_interval(fh=DAYS[50:], X=ahead[["promo"]])
+    low, high = every.reindex(ahead.index).to_numpy().T
+    assert ((low < ahead.y) & (ahead.y < high)).mean() > 0.8
+
+
+def test_series_that_do_not_share_an_effect_have_their_own() -> None:
+    effects = np.tile([9.0, -9.0], 6)
+    data = shops(effects)
+    past, ahead = parted(data, 50)
+    forecaster = fitted(past)
+    with pytest.warns(
+        UserWarning, match=r"'promo' is new to 4 series in \d+ rows, the first at 2026"
+    ) as caught:
+        found = forecaster.predict_at(ahead.index, X=ahead[["promo"]]).y
+    assert len(caught) == 1
+    seen = ahead.index.get_level_values(0) >= "s04"
+    assert (found - ahead.y)[seen].abs().mean() < 1.3
+
+
+def test_a_kind_that_a_series_has_not_had_acts_as_on_others() -> None:
+    rng = np.random.default_rng(1)
+    kind = rng.choice(["flyer", "half price", "none"], (12, 60), p=[0.15, 0.15, 0.7])
+    early = kind[:4, :50]
+    early[early == "half price"] = "none"
+    y = 30 + 4 * rng.normal(size=(12, 1)) + rng.normal(size=(12, 60))
+    y += np.select([kind == "flyer", kind == "half price"], [3.0, 12.0], 0.0)
+    data = table([f"s{k:02d}" for k in range(12)], DAYS, y=y, kind=kind)
+    past, ahead = parted(data, 50)
+    found = fitted(past).predict_at(ahead.index, X=ahead[["kind"]]).y
+    new = (ahead.kind == "half price") & (ahead.index.get_level_values(0) < "s04")
+    assert new.sum() > 3
+    assert (found - ahead.y)[new].abs().mean() < 1.5
+
+
+def test_prices_act_by_how_many_times_as_high_they_are() -> None:
+    rng = np.random.default_rng(0)
+    moves = np.exp(0.01 * rng.normal(size=(12, 60)))
+    moves[:, 50:] *= 0.8  # a cut that no series has had
+    y = np.exp(rng.normal(3, 0.4, (12, 1)) + 0.05 * rng.normal(size=(12, 60)))
+    price = moves * np.exp(rng.normal(0, 0.5, (12, 1)))
+    y *= moves**-1.8
+    data = table([f"s{k:02d}" for k in range(12)], DAYS, y=y, price=price)
+    past, ahead = parted(data, 50)
+    forecaster = fitted(past)
+    parts = parts_of(forecaster)
+    assert "price (logarithm)" in parts
+    found = forecaster.predict_at(ahead.index, X=ahead[["price"]]).y
+    # without the effect the error were 1.8 * log(1 / 0.8), a third
+    assert np.abs(np.log(found / ahead.y)).mean() < 0.09
+
+
+# Series without y
+
+
+@pytest.mark.parametrize("how", ["absolute", "relative", "rows"])
+def test_a_series_without_a_row_is_forecast_from_X_and_the_panel(how: str) -> None:
+    data = shops(n_shops=30)
+    names = data.index.get_level_values(0)
+    past, ahead = parted(data, 50)
+    forecaster = fitted(past[past.index.get_level_values(0) < "s20"])
+    X = ahead[["promo"]]
+    if how == "rows":
+        found = forecaster.predict_at(ahead.index, X=X).y
+        paths = forecaster.sample(ahead.index, n_samples=200, X=X).y
+        spread = paths.groupby(level=[1, 2]).std()
+        assert 2.0 < spread.loc["s25"].mean() < 5.0
+    else:
+        fh = range(1, 11) if how == "relative" else DAYS[50:]
+        found = forecaster.predict(fh=fh, X=X).y
+        every = forecaster.predict_interval(fh=fh, X=X)
+        low, high = every.loc["s25"].to_numpy().T
+        # as wide as shops differ, by three, and days, by one
+        assert 8.0 < (high - low).mean() < 15.0
+    assert found.index.sort_values().equals(ahead.index)
+    new = found[found.index.get_level_values(0) >= "s20"]
+    on = ahead.promo.reindex(new.index) > 0
+    assert new[on].mean() - new[~on].mean() == pytest.approx(8.0, abs=0.5)
+    assert new[~on].mean() == pytest.approx(20.0, abs=2.0)
+    assert names.nunique() == 30
+
+
+def test_a_series_whose_y_is_all_missing_waits_for_the_first_value() -> None:
+    data = shops()
+    data.loc["s11", "y"] = np.nan
+    past, ahead = parted(data, 50)
+    forecaster = fitted(past)
+    X = ahead[["promo"]]
+    first = forecaster.predict(fh=range(1, 11), X=X).y
+    assert first.loc["s11"].notna().all()
+    assert first.loc["s11"].index.equals(DAYS[50:])
+    seen = ahead.loc[["s11"]].iloc[:2]
+    forecaster.update(seen[["y"]].fillna(32.0), X=seen[["promo"]], update_params=False)
+    after = forecaster.predict(fh=DAYS[52:], X=X).y.loc["s11"]
+    # two values of 32, of a usual one of twenty
+    assert after.min() > 28.0
+
+
+def test_an_unseen_series_of_very_different_ones_is_as_uncertain() -> None:
+    rng = np.random.default_rng(2)
+    levels = rng.normal(4.0, 1.0, (30, 1))
+    y = np.exp(levels + 0.1 * rng.normal(size=(30, 60)))
+    data = table([f"s{k:02d}" for k in range(30)], DAYS, y=y)
+    past, _ = parted(data, 50)
+    forecaster = StructuralForecaster(random_state=0).fit(past)
+    rows = pd.MultiIndex.from_product([["new"], DAYS[50:]], names=["shop", "day"])
+    point = forecaster.predict_at(rows).y
+    assert np.log(point).mean() == pytest.approx(levels.mean(), abs=0.5)
+    paths = forecaster.sample(rows, n_samples=200).y
+    assert np.log(paths.groupby(level=[1, 2]).std() / point).between(-1, 2).all()
+
+
+def test_unseen_series_are_refused_where_nothing_tells_of_them() -> None:
+    data = shops()[["y"]]
+    data.loc["s11", "y"] = np.nan
+    network = LatentODERNNForecaster(model="paper", max_epochs=1)
+    with pytest.raises(ValueError, match=r"at least one observed value in every"):
+        network.fit(data)
+    keys = pd.MultiIndex.from_product([[1], DAYS], names=["shop", "day"])
+    numbers = shops().rename(index={"s00": "1"}, level=0)[["y"]]
+    with pytest.raises(ValueError, match="must not have the key of a known one"):
+        StructuralForecaster().fit(numbers).predict_at(keys)
+
+
+# Events at times of their own
+
+
+def doses(n: int, fade: float, seed: int) -> tuple[pd.Series, pd.DataFrame]:
+    """Return readings between doses, and the doses, in hours."""
+    rng = np.random.default_rng(seed)
+    given, seen = np.sort(rng.uniform(0, 1500, n)), np.sort(rng.uniform(0, 1500, 220))
+    amount = rng.choice([1.0, 2.0, 3.0], n)
+    since = seen[:, None] - given
+    left = amount * np.exp(-np.maximum(since, 0) / fade)
+    values = (left * (since >= 0)).sum(1) + 0.1 * rng.normal(size=len(seen))
+    stamps = [
+        pd.Timestamp("2024-01-01") + pd.to_timedelta(h, "h") for h in (seen, given)
+    ]
+    times = [each.round("s") for each in stamps]
+    X = pd.concat([pd.Series(0.0, times[0]), pd.Series(amount, times[1])]).sort_index()
+    return pd.Series(values, times[0]).reindex(X.index), X.to_frame("dose")
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_doses_between_readings_add_up_and_fade(sign: float) -> None:
+    y, X = doses(160, fade=30.0, seed=0)
+    y, X, n = sign * y, sign * X, 300
+    forecaster = StructuralForecaster(random_state=0).fit(y[:n], X=X[:n])
+    is_dose = parts_of(forecaster).str.startswith("dose (line, fading)")
+    memory = forecaster.components_["memory"][is_dose].str.replace(" d", " D")
+    assert len(memory) == 1
+    assert pd.Timedelta(memory.iloc[0]) / pd.Timedelta("1h") == pytest.approx(
+        30, rel=0.1
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = forecaster.predict(fh=X.index[n:], X=X[n:])
+    assert (found - y[n:]).abs().mean() < 0.16
+    # X may have stamps that are not asked
+    asked = y[n:].dropna().index[::2]
+    assert np.allclose(forecaster.predict(fh=asked, X=X[n:]), found[asked], atol=1e-6)
+
+
+def test_a_column_that_is_never_zero_is_no_impulse() -> None:
+    y, X = doses(160, fade=30.0, seed=0)
+    forecaster = StructuralForecaster(random_state=0).fit(y, X=X + 5.0)
+    parts = parts_of(forecaster)
+    assert not parts.str.contains("fading").any()
+
+
+# Age
+
+
+def test_young_series_follow_the_curve_of_older_ones(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    age = np.arange(40.0)
+    curve = (age + 1) / 8 * np.exp(1 - (age + 1) / 8)
+    parts, truth = {}, {}
+    for k in range(20):
+        begin = pd.Timestamp("2020-01-05") + pd.Timedelta(weeks=int(rng.integers(150)))
+        stamps = pd.date_range(begin, periods=40, freq="W")
+        values = np.exp(rng.normal(4, 0.5)) * curve * np.exp(0.1 * rng.normal(size=40))
+        # a third are six weeks old
+        parts[f"p{k:02d}"] = pd.Series(values, stamps)[: 6 if k < 7 else 40]
+        truth[f"p{k:02d}"] = pd.Series(values, stamps)
+    y = pd.concat(parts, names=["product", "week"]).to_frame("y")
+    forecaster = StructuralForecaster(random_state=0).fit(y)
+    names = parts_of(forecaster)
+    assert "age (curve)" in names
+    rows = pd.concat(truth, names=["product", "week"])
+    ahead = rows[~rows.index.isin(y.index)]
+    found = forecaster.predict_at(ahead.index).y
+    assert np.abs(np.log(found / ahead)).mean() < 0.2
+    # and a product that is not out yet begins at the curve's beginning
+    pytest.importorskip("safetensors")
+    forecaster.save_weights(tmp_path / "launches.safetensors")
+    again = StructuralForecaster.load_weights(tmp_path / "launches.safetensors")
+    stamps = pd.date_range("2024-01-07", periods=20, freq="W")
+    new = pd.MultiIndex.from_product([["new"], stamps], names=["product", "week"])
+    begun = again.predict_at(new).y
+    assert begun.equals(forecaster.predict_at(new).y)
+    assert 5 <= int(begun.to_numpy().argmax()) <= 10
+
+
+def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:
+    rng = np.random.default_rng(0)
+    common = 10 * np.sin(np.arange(60) / 9.0)
+    y = 50 + common + rng.normal(size=(12, 60))
+    data = table([f"s{k:02d}" for k in range(12)], DAYS, y=y)
+    parts = StructuralForecaster().fit(data).components_.index.get_level_values("part")
+    assert "age (curve)" not in parts
