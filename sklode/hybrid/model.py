@@ -21,7 +21,7 @@ from sklode.data.scaled_rows import KnownControls
 from sklode.data.ticks import ticks_between
 from sklode.engine.threads import own_modes
 from sklode.hybrid.network import HybridBatch, HybridODE
-from sklode.hybrid.origins import Origins, Questions
+from sklode.hybrid.origins import Origins, Queries
 from sklode.nn import ControlPath
 from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
@@ -116,8 +116,8 @@ class HybridModel(TrainedModel):
         """How much of a forecast is the network's, in words."""
         if not self.share:
             return "does not count: the structural model alone forecasts"
-        told = f"by a weight of {self.share:.2g} on average"
-        return f"moves the structural model's forecast, {told}"
+        weight = f"by a weight of {self.share:.2g} on average"
+        return f"moves the structural model's forecast, {weight}"
 
     def adjustments(
         self, history: History, queries: ChannelRows, known: Observations
@@ -133,10 +133,14 @@ class HybridModel(TrainedModel):
         span = ticks_between(first, seen.ticks[seen.bounds[1:] - 1]) / self.units.time
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.weights.reach))
-        asked, target = queries.series[which], np.zeros((len(lead), len(found)))
+        target = np.zeros((len(lead), len(found)))
         origins = self.last_rows(seen)
         target[which] = self.forecasts(
-            seen, origins=origins, series=asked, lead=lead[which], known=known
+            seen,
+            origins=origins,
+            series=queries.series[which],
+            lead=lead[which],
+            known=known,
         )
         # a latent state that overflows, or a step that no solver could take
         unknown = ~np.isfinite(target)
@@ -158,7 +162,7 @@ class HybridModel(TrainedModel):
                 # the network's logarithms are cut off at small values, y's are not
                 link = self.units.links[channel]._replace(least=LEAST)
                 most = np.full(len(lead), self.weights.most[channel])
-                # measured in units that all series share, told in the series' own
+                # measured in units that all series share, given in the series' own
                 usual = self.weights.usual[:, channel]
                 usual = np.interp(lead, self.weights.leads, usual)
                 usual = usual * origins.scale[queries.series, channel]
@@ -204,9 +208,9 @@ class HybridModel(TrainedModel):
         for low in range(0, len(series), at_once):
             part = slice(low, low + at_once)
             own = series[part]
-            # windows are encoded once; every channel is asked at every stamp
+            # windows are encoded once; every channel is queried at every stamp
             numbers, place = np.unique(own, return_inverse=True)
-            asked = Questions(
+            queries = Queries(
                 np.repeat(place, n_channels),
                 np.tile(np.arange(n_channels), len(own)),
                 np.repeat(lead[part], n_channels),
@@ -220,7 +224,7 @@ class HybridModel(TrainedModel):
                 origins=origins,
                 rows=last[numbers],
                 n_rows=self.window_length,
-                asked=asked,
+                queries=queries,
                 path=path,
                 network=network,
             )
@@ -236,13 +240,13 @@ def batch_of(
     origins: Origins,
     rows: Numbers,
     n_rows: int,
-    asked: Questions,
+    queries: Queries,
     path: tuple[Array, Array] | None,
     network: HybridODE,
     hidden: Flags | None = None,
     target: Array | None = None,
 ) -> HybridBatch:
-    """Return windows of ``n_rows`` that end at ``rows``, with what is asked of them.
+    """Return windows of ``n_rows`` that end at ``rows``, with the queries of them.
 
     The encoder does not see ``hidden`` rows, (window, row); ``target`` is the
     truth, (answer,).
@@ -252,7 +256,7 @@ def batch_of(
     if hidden is not None:
         mask = mask & ~hidden[..., None]
     if target is None:
-        target = np.zeros(len(asked.lead))
+        target = np.zeros(len(queries.lead))
 
     def tensor(array: NDArray[Any]) -> torch.Tensor:
         # values get the network's precision; indices and masks stay what they are
@@ -269,8 +273,8 @@ def batch_of(
         mask=tensor(mask),
         controls=None if controls is None else tensor(controls),
         path=ahead,
-        window=tensor(asked.window),
-        channel=tensor(asked.channel),
-        lead=tensor(asked.lead),
+        window=tensor(queries.window),
+        channel=tensor(queries.channel),
+        lead=tensor(queries.lead),
         target=tensor(target),
     )

@@ -50,8 +50,8 @@ _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
 
 # at least, of which a network can be trained and validated
 _PROVING_ROWS = 300
-_STRETCHES = 0.3, 0.15
-"""Of each series' rows, what is held out: two stretches of time, one after another."""
+_FOLDS = 0.3, 0.15
+"""Of each series' rows, what is held out: two folds of time, one after another."""
 
 _MANY_SERIES, _SHORT, _HELD_OUT = 20, 200, 0.2
 """Of so many series shorter than this, on average, a share of whole ones is."""
@@ -76,17 +76,17 @@ _ANSWERS = 4096  # values that a batch asks for at most
 
 
 class Split(NamedTuple):
-    """What a network is proved on: stretches of time, or whole series."""
+    """What a network is proved on: folds of time, or whole series."""
 
     of_series: bool
-    cuts: list[Numbers]  # of each stretch: every series' first held-out row
+    cuts: list[Numbers]  # of each fold: every series' first held-out row
 
     @classmethod
     def of(cls, rows: Observations, rng: Drawer) -> Split:
         """Draw it: of many short series some whole ones, else each one's end."""
         is_short = bool(rows.lengths.mean() < _SHORT)
         of_series = len(rows.keys) >= _MANY_SERIES and is_short
-        shares = (_HELD_OUT,) if of_series else _STRETCHES
+        shares = (_HELD_OUT,) if of_series else _FOLDS
         cuts = [
             held_out_rows(rows.bounds, share=share, of_series=of_series, rng=rng)
             for share in shares
@@ -228,7 +228,7 @@ class HybridTraining(Training[HybridModel]):
         return model
 
     def _weights(self, reporter: Reporter) -> NetworkWeights | None:
-        """Return what counts of the network, by every stretch that was held out."""
+        """Return what counts of the network, by every fold that was held out."""
         n_channels = self.model.sizes[0]
         if not self.is_guarded:
             return NetworkWeights.whole(n_channels, self.network.reach)
@@ -238,7 +238,7 @@ class HybridTraining(Training[HybridModel]):
         for number, cut in enumerate(self.split.cuts):
             if self._is_interrupted and found:
                 break
-            # what it is asked next comes after the stretch before: it may learn that
+            # what it forecasts next comes after the fold before: it may learn that
             if number:
                 self._train_on(self.rows.until(cut), reporter)
             with torch_threads(self.network):
@@ -267,7 +267,7 @@ class HybridTraining(Training[HybridModel]):
         self.network.eval()
 
     def _goes_on(self, epoch: int) -> bool:
-        """Return whether the network has prospects, asked after a third."""
+        """Return whether the network has prospects, after a third."""
         tried = math.ceil(_TRIED * self.schedule.n_epochs)
         if self.is_guarded and epoch == tried:
             n_channels = self.model.sizes[0]
@@ -275,13 +275,13 @@ class HybridTraining(Training[HybridModel]):
         return not self._is_given_up
 
     def _evidence(self, number: int) -> Evidence:
-        """Return what the network does on a stretch, beside a model of before it."""
+        """Return what the network does on a fold, beside a model of before it."""
         if number not in self._validations:
             self._validations[number] = self._validation(number)
         return self._validations[number].evidence()
 
     def _validation(self, number: int) -> Validation:
-        """Forecast a stretch, up to the next one, by a model of the rows before it."""
+        """Forecast a fold, up to the next one, by a model of the rows before it."""
         rows, cuts = self.rows, self.split.cuts
         cut = cuts[number]
         # a fifth of many series hardly moves what all share
@@ -290,7 +290,7 @@ class HybridTraining(Training[HybridModel]):
             before = rows.until(cut)
             structural = fit_model(before, known=self.known)
         if number + 1 < len(cuts):
-            # series without rows before the next stretch are left out; of others the
+            # series without rows before the next fold are left out; of others the
             # cut stays as far from the first row
             first, end = rows.bounds[:-1], cuts[number + 1]
             n_before = (cut - first)[end > first]
@@ -308,7 +308,7 @@ class HybridTraining(Training[HybridModel]):
             cut = held_out_rows(
                 rows.bounds, share=_VALIDATED, of_series=of_series, rng=rng
             )
-            # whose next row, the first that is asked for, is held out
+            # whose next row, the first that is forecast, is held out
             ends = usable[usable + 1 >= cut[origins.series[usable]]]
             before = rows.until(cut)
             spared_origins, spared = self._usable(self.model, before)
@@ -347,11 +347,11 @@ class HybridTraining(Training[HybridModel]):
         rng: np.random.Generator,
     ) -> HybridBatch:
         """Return windows with what comes up to so long after them."""
-        n_rows, asked = self.model.window_length, origins.after(ends, ahead)
-        n_asked = len(asked.window)
-        if n_asked > _ANSWERS:
-            kept = rng.choice(n_asked, _ANSWERS, replace=False)
-            asked = asked.part(np.sort(kept))
+        n_rows, queries = self.model.window_length, origins.after(ends, ahead)
+        n_queries = len(queries.window)
+        if n_queries > _ANSWERS:
+            kept = rng.choice(n_queries, _ANSWERS, replace=False)
+            queries = queries.part(np.sort(kept))
         hidden = None
         if self.settings.thinning:
             # a share of each window's own: squares of uniform numbers are mostly small
@@ -363,11 +363,11 @@ class HybridTraining(Training[HybridModel]):
             origins=origins,
             rows=ends,
             n_rows=n_rows,
-            asked=asked,
+            queries=queries,
             path=origins.path(ends, ahead),
             network=self.network,
             hidden=hidden,
-            target=origins.values[asked.row, asked.channel],
+            target=origins.values[queries.row, queries.channel],
         )
 
     def _usable(

@@ -40,7 +40,7 @@ _WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 class Solution(NamedTuple):
     """Answers that were solved together, in the network's units."""
 
-    place: Numbers  # (query,): among all that is asked
+    place: Numbers  # (query,): among all queries
     paths: Array  # (sample, query, channel)
     noise: Array  # (query, channel): its standard deviation
 
@@ -67,20 +67,20 @@ class LatentODEAnswers:
         self._network, self._history, self._windows = network, history, windows
         self._units, self._scales, self._seed = units, scales, seed
 
-    def _shape(self, asked: Asked) -> tuple[int, int]:
-        return len(asked.index), len(self._history.channels)
+    def _shape(self, queries: Asked) -> tuple[int, int]:
+        return len(queries.index), len(self._history.channels)
 
-    def means(self, asked: Asked) -> Array:
+    def means(self, queries: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
-        table = np.empty(self._shape(asked))
-        for solution in self._solutions(asked, n=0):
+        table = np.empty(self._shape(queries))
+        for solution in self._solutions(queries, n=0):
             table[solution.place] = self._units.original(solution.paths[0])
         return table
 
-    def variances(self, asked: Asked, n: int) -> Array:
+    def variances(self, queries: Asked, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
-        deviation = np.empty(self._shape(asked))
-        for solution in self._solutions(asked, n):
+        deviation = np.empty(self._shape(queries))
+        for solution in self._solutions(queries, n):
             variance = solution.paths.var(axis=0) + solution.noise**2
             deviation[solution.place] = np.sqrt(variance)
         # squared last, and finite or an error: the scale's square may overflow
@@ -88,23 +88,23 @@ class LatentODEAnswers:
         with np.errstate(over="ignore"):
             return finite(deviation**2)
 
-    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
+    def quantiles(self, queries: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
-        table = np.empty((*self._shape(asked), len(alpha)))
-        for solution in self._solutions(asked, n, noisy=True):
+        table = np.empty((*self._shape(queries), len(alpha)))
+        for solution in self._solutions(queries, n, noisy=True):
             paths = self._units.original(solution.paths)
             found = np.quantile(paths, alpha, axis=0)
             table[solution.place] = np.moveaxis(found, 0, -1)
         return table
 
-    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
+    def paths(self, queries: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        table = np.empty((n, *self._shape(asked)))
-        for solution in self._solutions(asked, n, noisy=noise):
+        table = np.empty((n, *self._shape(queries)))
+        for solution in self._solutions(queries, n, noisy=noise):
             table[:, solution.place] = self._units.original(solution.paths)
         return table
 
-    def parts(self, asked: Asked) -> pd.DataFrame:
+    def parts(self, queries: Asked) -> pd.DataFrame:
         """Refuse: a network's forecasts have no parts."""
         raise ValueError(
             "components need model=\"hybrid\"; got model='paper', which has none. Fit "
@@ -112,14 +112,14 @@ class LatentODEAnswers:
         )
 
     def _solutions(
-        self, asked: Asked, n: int, noisy: bool = False
+        self, queries: Asked, n: int, noisy: bool = False
     ) -> Iterator[Solution]:
         """Yield paths of ``n`` draws; of none, that of the mean of q(z0).
 
         All stamps that a window answers share a draw's z0.
         """
-        window, times = self._placed(asked.series, asked.ticks)
-        known, windows = self._known(asked), self._windows
+        window, times = self._placed(queries.series, queries.ticks)
+        known, windows = self._known(queries), self._windows
         noise: Array = self._network.noise_scale.detach().numpy()
         first = windows.times[windows.start[window]]
         last = windows.times[windows.end[window] - 1]
@@ -145,10 +145,10 @@ class LatentODEAnswers:
                         width=len(noise),
                     )
                     paths += scale * noise * white
-                self._check_finite(paths, asked.index[place])
+                self._check_finite(paths, queries.index[place])
                 yield Solution(place=place, paths=paths, noise=scale * noise)
         except SolverError as error:
-            stamps = asked.index.get_level_values(-1)
+            stamps = queries.index.get_level_values(-1)
             reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
             raise SolverError(f"{error} {reach}") from error
 
@@ -179,9 +179,9 @@ class LatentODEAnswers:
         # starts of all windows rise by one within a piece: each start is among them
         return np.searchsorted(windows.start, start), times
 
-    def _known(self, asked: Asked) -> KnownControls | None:
-        """Return X around what is asked, by pieces of series; None without any."""
-        known, windows = asked.known, self._windows
+    def _known(self, queries: Asked) -> KnownControls | None:
+        """Return X around queries, by pieces of series; None without any."""
+        known, windows = queries.known, self._windows
         if not known.controls.shape[1]:
             return None
         window, times = self._placed(known.series, known.ticks)
@@ -200,7 +200,7 @@ class LatentODEAnswers:
         """
         _, number = np.unique(window, return_inverse=True)
         counts = np.bincount(number)
-        # states of a window: one at each stamp asked, and one at each step
+        # states of a window: one at each query, and one at each step
         size = counts.astype(float)
         spacing = self._network.decoder.solver.grid_spacing
         np.maximum.at(size, number, np.abs(since) / spacing)
@@ -223,7 +223,7 @@ class LatentODEAnswers:
         """Return x^ of draws of z0, or its mean, (sample, query, channel)."""
         network, windows = self._network, self._windows
         spacing = network.decoder.solver.grid_spacing
-        # queries come by window: a row of ``asked`` each, from where the number changes
+        # queries come by window: a row of ``elapsed`` each, from where numbers change
         begin = np.flatnonzero(np.diff(window, prepend=-1))
         counts = np.diff(begin, append=len(window))
         place = np.repeat(np.arange(len(begin)), counts)
@@ -231,8 +231,8 @@ class LatentODEAnswers:
         slot = np.arange(len(window)) - begin[place]
         origin = windows.times[windows.start[numbers]]
         piece = windows.series[numbers]
-        asked = np.zeros((len(numbers), int(counts.max())))
-        asked[place, slot] = times - origin[place]
+        elapsed = np.zeros((len(numbers), int(counts.max())))
+        elapsed[place, slot] = times - origin[place]
         like = next(network.parameters())
 
         def tensor(array: NDArray[Any]) -> torch.Tensor:
@@ -241,14 +241,14 @@ class LatentODEAnswers:
         path = None
         if known is not None:
             # from t0 on; a step's control is that of its middle, which may lie beyond
-            low = np.minimum(asked.min(1), 0.0) - spacing
-            high = np.maximum(asked.max(1), 0.0) + spacing
+            low = np.minimum(elapsed.min(1), 0.0) - spacing
+            high = np.maximum(elapsed.max(1), 0.0) + spacing
             at, values = known.paths(piece, low=origin + low, high=origin + high)
             since = at - origin[:, None]
             path = ControlPath(times=tensor(since), values=tensor(values))
         # draws, too, are split, into as many as the memory holds
-        n_steps = int(np.ceil(np.abs(asked).max() / spacing))
-        size = max(asked.shape[1], n_steps)
+        n_steps = int(np.ceil(np.abs(elapsed).max() / spacing))
+        size = max(elapsed.shape[1], n_steps)
         fewest = math.ceil(_FEWEST_ROWS / len(numbers))
         at_once = max(_STATES_AT_ONCE // (len(numbers) * size), fewest)
         with own_modes(gradients=False):
@@ -266,7 +266,7 @@ class LatentODEAnswers:
                 )
                 z0 = z0 + posterior.q_z0.stddev * tensor(white)
             means = [
-                network.decode(part, posterior, times=tensor(asked), controls=path)
+                network.decode(part, posterior, times=tensor(elapsed), controls=path)
                 for part in z0.split(at_once)
             ]
         paths: Array = torch.cat(means).double().numpy()

@@ -239,7 +239,7 @@ def default_lengths(
 ) -> tuple[int, int]:
     """Return ``window_length`` and ``horizon``; of None see `LatentODEForecaster`."""
     longest = int(lengths.max())
-    # as many rows ahead as will be asked for; if that is open, as many as are seen
+    # as many rows ahead as will be forecast; if that is open, as many as are seen
     if horizon is None:
         wanted = (window_length or 20) if n_ahead is None else n_ahead
         horizon = wanted if window_length else min(wanted, longest // 3)

@@ -66,7 +66,7 @@ class WindowSet:
 
     def reaching(self, horizon: int) -> WindowSet:
         """Return windows that end ``horizon`` rows later or with their series."""
-        # one row after those seen, if any is asked for, makes a window
+        # one row after those seen, if any is forecast, makes a window
         return WindowSet(
             self.rows,
             window_length=self.window_length,

@@ -119,7 +119,8 @@ class ODERNN(nn.Module):
     ) -> Steps:
         """Split each series' gaps, given in processing order, into solver steps.
 
-        Nothing flows before the first visit, and after the last one where asked.
+        Nothing flows before the first visit or, with ``to_last_visit``
+        after the last one.
         """
         n_series, n_stamps = times.shape
         # some stamp before this one is observed: a count of those without its own

@@ -97,7 +97,7 @@ def check_parameters(forecaster: TrainingSettings) -> None:
 
 
 def model_of(forecaster: TrainingSettings) -> str:
-    """Return which model is asked for, by ``model`` or by its earlier name."""
+    """Return which model is named, by ``model`` or by its earlier name."""
     return str(MODEL_OF_LEVEL.get(forecaster.level, forecaster.model))
 
 

@@ -68,7 +68,7 @@ class Training(ABC, Generic[Model]):
 
     ``settings`` are a forecaster's parameters; its ``purpose`` is to "pretrain", "fit",
     "fine-tune" (fit what was pretrained) or "update"; ``n_ahead`` is the farthest step
-    of the horizon that will be asked for, if that is known. The weights of the network
+    of the horizon that will be forecast, if that is known. The weights of the network
     of ``model`` change as it learns; all else that is found makes a new model, at the
     end.
     """

@@ -145,11 +145,11 @@ class Trainer:
         """Train, or until Ctrl-C; leave the best weights in the network."""
         try:
             # the bar is closed before a warning is written
-            with closing(reporter or Reporter()) as told:
-                told.begin(self.n_epochs)
+            with closing(reporter or Reporter()) as shown:
+                shown.begin(self.n_epochs)
                 for epoch in range(1, self.n_epochs + 1):
                     batches = draw(epoch)
-                    told.epoch_end(self.run_epoch(epoch, batches, validation))
+                    shown.epoch_end(self.run_epoch(epoch, batches, validation))
                     is_over = self._given_up or self._waited >= _PATIENCE
                     is_last = is_over or epoch == self.n_epochs
                     if is_last or not self.goes_on(epoch):

@@ -113,7 +113,7 @@ def test_training_is_given_up_when_it_diverges_again_and_again() -> None:
         trainer = train(
             network,
             [batch(2.0)] * 20,
-            told=lambda _: network.throw(50.0),
+            after=lambda _: network.throw(50.0),
             n_epochs=30,
             lr=1e-3,
         )
@@ -162,24 +162,24 @@ def test_a_divergence_restores_the_best_validated_weights(
 ) -> None:
     network, kept = Trainee(root, held_out=losses), [1.0]
 
-    def told(row: dict[str, float]) -> None:
+    def broken(row: dict[str, float]) -> None:
         kept.append(network.weight)
         if len(kept) > 2:  # push it out of the root's domain
             network.throw(-1.0)
 
     with pytest.warns(ConvergenceWarning, match=f"weights of epoch {best} are kept"):
-        train(network, [batch()] * 5, batch(), told, n_epochs=9, lr=1e-3)
+        train(network, [batch()] * 5, batch(), broken, n_epochs=9, lr=1e-3)
     assert network.weight == kept[best]
 
 
 @SGD
 def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> None:
-    told = (
+    message = (
         r"diverged: .* is [\d.e+]+, and 0\.5 with the weights of epoch 0; "
         r".*Lower lr \(lr=5\), or set clip_norm.*step_size.*'hybrid' keeps what"
     )
     network, batches = Trainee(bowl), [batch(0.0)] * 10
-    with pytest.warns(ConvergenceWarning, match=told):
+    with pytest.warns(ConvergenceWarning, match=message):
         trainer = train(network, batches, n_epochs=2, lr=5.0, clip_norm=None)
     assert (trainer.best_epoch, network.weight) == (0, 1.0)
 

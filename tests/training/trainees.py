@@ -106,21 +106,21 @@ def trainer_of(
     settings = {"lr": 0.01, "clip_norm": 1.0, "kl_weight": 1.0, "weight_decay": 0.0}
     settings |= {name: given.pop(name) for name in settings if name in given}
     generator = torch.Generator().manual_seed(seed)
-    told = SimpleNamespace(**settings)
-    return Trainer(network, told, generator, n_epochs, n_batches, **given)
+    named = SimpleNamespace(**settings)
+    return Trainer(network, named, generator, n_epochs, n_batches, **given)
 
 
 def train(
     network: nn.Module,
     batches: Sequence[Batch],
     validation: Batch | None = None,
-    told: Callable[[dict[str, float]], Any] = lambda row: None,
+    after: Callable[[dict[str, float]], Any] = lambda row: None,
     n_epochs: int = 1,
     **given: Any,
 ) -> Trainer:
     """Train on the same batches in every epoch."""
     trainer = trainer_of(network, n_epochs, len(batches), **given)
-    with after_each_epoch(told):
+    with after_each_epoch(after):
         trainer.fit(lambda *_: batches, validation)
     return trainer
 
