@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from sklode.hybrid.origins import Origins, Queries
 from sklode.nn import ControlPath
 from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.scale_by_lead import interpolated
 from sklode.structural.predictive.steps import Adjustment
 from sklode.structural.results import answers_of
 from sklode.structural.rows import ChannelRows
@@ -48,26 +49,31 @@ class NetworkWeights:
     reach: float  # the longest lead that was proved
 
     @classmethod
-    def whole(cls, n_channels: int, reach: float) -> NetworkWeights:
-        """Return one that takes a network's forecasts as they are."""
+    def even(cls, weight: float, n_channels: int, reach: float) -> NetworkWeights:
+        """Return one of a weight at all leads, that leaves deviations as they are."""
         one = np.ones((1, n_channels))
         return cls(
             leads=np.zeros(1),
-            weights=one,
+            weights=weight * one,
             factors=one,
             usual=np.nan * one,
             most=np.full(n_channels, np.inf),
             reach=reach,
         )
 
-    def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
-        """Return weights and factors of a channel at leads; else 0 and 1."""
+    def at(self, leads: Array) -> tuple[Array, Array, Array]:
+        """Return weights, factors and usual deviations at leads, (query, channel).
+
+        Where nothing counts the first are 0 and the second 1.
+        """
         # a lead of 0 is a row that was seen, or lies before one
-        counts = (leads > 0) & (leads <= self.reach)
-        weight = np.interp(leads, self.leads, self.weights[:, channel])
-        factor = np.interp(leads, self.leads, self.factors[:, channel])
-        counts &= weight > 0
-        return np.where(counts, weight, 0.0), np.where(counts, factor, 1.0)
+        within = (leads > 0) & (leads <= self.reach)
+        weights, factors, usual = (
+            interpolated(leads, self.leads, table)
+            for table in (self.weights, self.factors, self.usual)
+        )
+        counts = within[:, None] & (weights > 0)
+        return np.where(counts, weights, 0.0), np.where(counts, factors, 1.0), usual
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -81,9 +87,7 @@ class HybridModel(TrainedModel):
     @property
     def weighed(self) -> NetworkWeights:
         """What counts at each lead: nothing where none is proved."""
-        n_channels = self.sizes[0]
-        none = NetworkWeights.whole(n_channels, reach=0.0)
-        return self.weights or replace(none, weights=np.zeros((1, n_channels)))
+        return self.weights or NetworkWeights.even(0.0, self.sizes[0], reach=0.0)
 
     def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
         """Return what it answers of series."""
@@ -155,25 +159,20 @@ class HybridModel(TrainedModel):
                 stacklevel=2,
             )
         target[unknown] = 0.0
-        for channel in range(len(found)):
-            weight, factor = self.weights.at(channel, lead)
-            weight[unknown[:, channel]] = 0.0
-            if weight.any():
+        weights, factors, usual = self.weights.at(lead)
+        weights[unknown] = 0.0
+        # measured in units that all series share, given in the series' own
+        usual = usual * origins.scale[queries.series]
+        for channel in np.flatnonzero(weights.any(0)).tolist():
+            found[channel] = Adjustment(
                 # the network's logarithms are cut off at small values, y's are not
-                link = self.units.links[channel]._replace(least=LEAST)
-                most = np.full(len(lead), self.weights.most[channel])
-                # measured in units that all series share, given in the series' own
-                usual = self.weights.usual[:, channel]
-                usual = np.interp(lead, self.weights.leads, usual)
-                usual = usual * origins.scale[queries.series, channel]
-                found[channel] = Adjustment(
-                    link=link,
-                    target=target[:, channel],
-                    weight=weight,
-                    factor=factor,
-                    most=most,
-                    usual=usual,
-                )
+                link=self.units.links[channel]._replace(least=LEAST),
+                target=target[:, channel],
+                weight=weights[:, channel],
+                factor=factors[:, channel],
+                most=np.full(len(lead), self.weights.most[channel]),
+                usual=usual[:, channel],
+            )
         return found
 
     def last_rows(self, seen: Observations) -> Origins:

@@ -21,12 +21,7 @@ class Queries(NamedTuple):
 
     def part(self, which: Numbers | Flags) -> Queries:
         """Return some of them."""
-        return Queries(
-            window=self.window[which],
-            channel=self.channel[which],
-            lead=self.lead[which],
-            row=self.row[which],
-        )
+        return Queries._make(column[which] for column in self)
 
 
 class Origins(ScaledRows):

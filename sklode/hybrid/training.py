@@ -231,7 +231,7 @@ class HybridTraining(Training[HybridModel]):
         """Return what counts of the network, by every fold that was held out."""
         n_channels = self.model.sizes[0]
         if not self.is_guarded:
-            return NetworkWeights.whole(n_channels, self.network.reach)
+            return NetworkWeights.even(1.0, n_channels, self.network.reach)
         if self._is_given_up:
             return None
         found: list[Evidence] = []

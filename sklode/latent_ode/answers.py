@@ -25,7 +25,7 @@ from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
 from sklode.engine.threads import own_modes
 from sklode.latent_ode.calibration import scales_at
-from sklode.latent_ode.network import LatentODE, make_batch
+from sklode.latent_ode.network import LatentODE
 from sklode.latent_ode.randomness import normals
 from sklode.latent_ode.windows import WindowSet
 from sklode.nn import ControlPath
@@ -252,7 +252,7 @@ class LatentODEAnswers:
         fewest = math.ceil(_FEWEST_ROWS / len(numbers))
         at_once = max(_STATES_AT_ONCE // (len(numbers) * size), fewest)
         with own_modes(gradients=False):
-            batch = make_batch(windows, which=numbers, device=like.device)
+            batch = windows.gather(numbers, device=like.device)
             posterior = network.encode(batch)
             z0 = posterior.q_z0.mean.unsqueeze(0)
             if n:

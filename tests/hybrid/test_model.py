@@ -144,9 +144,9 @@ def test_weights_and_factors_are_linear_between_leads() -> None:
     made = NetworkWeights(
         np.array([2.0, 4.0]), weights, factors, factors, np.ones(1), 6.0
     )
-    weight, factor = made.at(0, np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
-    np.testing.assert_allclose(weight, [0, 0.2, 0.4, 0.6, 0])
-    np.testing.assert_allclose(factor, [1, 2.0, 1.5, 1.0, 1])
+    weight, factor, _ = made.at(np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
+    np.testing.assert_allclose(weight[:, 0], [0, 0.2, 0.4, 0.6, 0])
+    np.testing.assert_allclose(factor[:, 0], [1, 2.0, 1.5, 1.0, 1])
 
 
 def test_a_network_moves_forecasts_no_farther_than_it_was_proved(

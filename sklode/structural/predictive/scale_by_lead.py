@@ -1,6 +1,7 @@
 """How much wider intervals are than the model says, as errors ahead were of late.
 
-Those of networks are widened in `latent_ode.calibration` and `hybrid.guard`.
+Those of networks are widened in `latent_ode.calibration` and `hybrid.guard`; all are
+`interpolated`.
 """
 
 from __future__ import annotations
@@ -65,8 +66,14 @@ class VarianceInflation(NamedTuple):
 
     def at(self, ahead: Array) -> Array:
         """Return factors at times since the last row; of the past 1."""
-        found: Array = np.interp(ahead, self.leads, self.factors)
+        found = interpolated(ahead, self.leads, self.factors[:, None])[:, 0]
         return np.where(ahead > 0, found, 1.0)
+
+
+def interpolated(ahead: Array, leads: Array, table: Array) -> Array:
+    """Return a table, (lead, column), at times ahead: linear, held beyond the ends."""
+    columns = [np.interp(ahead, leads, column) for column in table.T]
+    return np.stack(columns, axis=-1)
 
 
 def _errors(
