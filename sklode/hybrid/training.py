@@ -33,8 +33,6 @@ from sklode.structural.fit import fit_model
 from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
     Drawer,
-    Material,
-    Schedule,
     Training,
     drawn_network,
     held_out_rows,
@@ -42,6 +40,7 @@ from sklode.training.preparation import (
     torch_threads,
 )
 from sklode.training.report import Reporter
+from sklode.training.trainer import Material, Schedule
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which it needs prospects

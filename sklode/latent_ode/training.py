@@ -25,7 +25,6 @@ from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
 from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
-    Material,
     Training,
     drawn_network,
     held_out_rows,
@@ -33,6 +32,7 @@ from sklode.training.preparation import (
     torch_threads,
 )
 from sklode.training.report import Reporter
+from sklode.training.trainer import Material
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT = 0.1  # share of rows, by early stopping
