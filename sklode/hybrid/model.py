@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.errors import SolverError
@@ -257,7 +256,7 @@ def batch_of(
     if target is None:
         target = np.zeros(len(queries.lead))
 
-    def tensor(array: NDArray[Any]) -> torch.Tensor:
+    def tensor(array: Array | Flags | Numbers) -> torch.Tensor:
         # values get the network's precision; indices and masks stay what they are
         found = torch.as_tensor(array, device=like.device)
         return found.to(like.dtype) if found.is_floating_point() else found

@@ -128,7 +128,9 @@ class HybridTraining(Training[HybridModel]):
         # what pretraining left without a network stays so
         kept = self.start if self.purpose in ("fine-tune", "update") else None
         before = self.rows.until(self.split.cuts[0])
-        can_prove = self._can_prove(before)
+        # rows suffice, and all channels have some before the cut
+        is_enough = len(self.rows.ticks) >= _PROVING_ROWS
+        can_prove = is_enough and np.isfinite(before.values).any(0).all()
         if self.is_guarded and can_prove:
             self.learned = before
         model = self._model_without_network(kept)
@@ -138,11 +140,6 @@ class HybridTraining(Training[HybridModel]):
         if not len(usable):
             return model
         return replace(model, network=self._drawn(model, origins, seed))
-
-    def _can_prove(self, before: Observations) -> bool:
-        """Return whether rows suffice, and all channels have some before the cut."""
-        is_enough = len(self.rows.ticks) >= _PROVING_ROWS
-        return is_enough and bool(np.isfinite(before.values).any(0).all())
 
     def _model_without_network(self, kept: HybridModel | None) -> HybridModel:
         """Return the structural model, or the one that is kept, with its units."""

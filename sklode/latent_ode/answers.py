@@ -7,14 +7,15 @@ in time, and the last answer what lies near the ends, and beyond.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import finite
@@ -45,6 +46,7 @@ class Solution(NamedTuple):
     noise: Array  # (query, channel): its standard deviation
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class LatentODEAnswers:
     """A trained network with a history: rows in, finite tables out.
 
@@ -55,26 +57,21 @@ class LatentODEAnswers:
 
     description = None  # its forecasts have no parts
 
-    def __init__(
-        self,
-        network: LatentODE,
-        history: History,
-        windows: WindowSet,
-        units: Units,
-        scales: Array,
-        seed: int,
-    ) -> None:
-        self._network, self._history, self._windows = network, history, windows
-        self._units, self._scales, self._seed = units, scales, seed
+    network: LatentODE
+    history: History
+    windows: WindowSet
+    units: Units
+    scales: Array
+    seed: int
 
     def _shape(self, queries: Asked) -> tuple[int, int]:
-        return len(queries.index), len(self._history.channels)
+        return len(queries.index), len(self.history.channels)
 
     def means(self, queries: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
         table = np.empty(self._shape(queries))
         for solution in self._solutions(queries, n=0):
-            table[solution.place] = self._units.original(solution.paths[0])
+            table[solution.place] = self.units.original(solution.paths[0])
         return table
 
     def variances(self, queries: Asked, n: int) -> Array:
@@ -84,7 +81,7 @@ class LatentODEAnswers:
             variance = solution.paths.var(axis=0) + solution.noise**2
             deviation[solution.place] = np.sqrt(variance)
         # squared last, and finite or an error: the scale's square may overflow
-        deviation *= self._units.scale
+        deviation *= self.units.scale
         with np.errstate(over="ignore"):
             return finite(deviation**2)
 
@@ -92,7 +89,7 @@ class LatentODEAnswers:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
         table = np.empty((*self._shape(queries), len(alpha)))
         for solution in self._solutions(queries, n, noisy=True):
-            paths = self._units.original(solution.paths)
+            paths = self.units.original(solution.paths)
             found = np.quantile(paths, alpha, axis=0)
             table[solution.place] = np.moveaxis(found, 0, -1)
         return table
@@ -101,7 +98,7 @@ class LatentODEAnswers:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         table = np.empty((n, *self._shape(queries)))
         for solution in self._solutions(queries, n, noisy=noise):
-            table[:, solution.place] = self._units.original(solution.paths)
+            table[:, solution.place] = self.units.original(solution.paths)
         return table
 
     def parts(self, queries: Asked) -> pd.DataFrame:
@@ -119,8 +116,8 @@ class LatentODEAnswers:
         All stamps that a window answers share a draw's z0.
         """
         window, times = self._placed(queries.series, queries.ticks)
-        known, windows = self._known(queries), self._windows
-        noise: Array = self._network.noise_scale.detach().numpy()
+        known, windows = self._known(queries), self.windows
+        noise: Array = self.network.noise_scale.detach().numpy()
         first = windows.times[windows.start[window]]
         last = windows.times[windows.end[window] - 1]
         # since what was seen, on whichever side; at most 0 inside
@@ -131,13 +128,13 @@ class LatentODEAnswers:
                     window[place], times=times[place], known=known, n=n
                 )
                 mean = paths.mean(axis=0)
-                scale = scales_at(self._scales, outside[place])
+                scale = scales_at(self.scales, outside[place])
                 # the scale is one of deviations: of draws, and of the noise
                 if n:
                     paths = mean + scale * (paths - mean)
                 if noisy:
                     white = normals(
-                        seed=self._seed,
+                        seed=self.seed,
                         kind=1,
                         series=windows.series[window[place]],
                         times=times[place],
@@ -154,7 +151,7 @@ class LatentODEAnswers:
 
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
         """Return windows that answer stamps, and times since pieces began."""
-        seen, windows = self._history.observations, self._windows
+        seen, windows = self.history.observations, self.windows
         before = seen.at_or_before(series, ticks)
         after = np.minimum(before + 1, seen.bounds[1:][series] - 1)
         # a stamp within a long gap belongs to the piece whose end is nearer
@@ -175,13 +172,13 @@ class LatentODEAnswers:
         n_spacings = (centred - first + spacing // 2) // spacing
         start = np.clip(first + n_spacings * spacing, first, last)
         ticks_since = ticks_between(seen.ticks[first], ticks)
-        times = ticks_since / self._units.time
+        times = ticks_since / self.units.time
         # starts of all windows rise by one within a piece: each start is among them
         return np.searchsorted(windows.start, start), times
 
     def _known(self, queries: Asked) -> KnownControls | None:
         """Return X around queries, by pieces of series; None without any."""
-        known, windows = queries.known, self._windows
+        known, windows = queries.known, self.windows
         if not known.controls.shape[1]:
             return None
         window, times = self._placed(known.series, known.ticks)
@@ -190,7 +187,7 @@ class LatentODEAnswers:
         return KnownControls(
             bounds=np.searchsorted(windows.series[window], pieces),
             times=times,
-            values=self._units.controls(known.controls),
+            values=self.units.controls(known.controls),
         )
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
@@ -202,7 +199,7 @@ class LatentODEAnswers:
         counts = np.bincount(number)
         # states of a window: one at each query, and one at each step
         size = counts.astype(float)
-        spacing = self._network.decoder.solver.grid_spacing
+        spacing = self.network.decoder.solver.grid_spacing
         np.maximum.at(size, number, np.abs(since) / spacing)
         largest = np.argsort(-size, kind="stable")
         # the inverse of a permutation, its argsort, is each window's rank
@@ -221,7 +218,7 @@ class LatentODEAnswers:
         self, window: Numbers, times: Array, known: KnownControls | None, n: int
     ) -> Array:
         """Return x^ of draws of z0, or its mean, (sample, query, channel)."""
-        network, windows = self._network, self._windows
+        network, windows = self.network, self.windows
         spacing = network.decoder.solver.grid_spacing
         # queries come by window: a row of ``elapsed`` each, from where numbers change
         begin = np.flatnonzero(np.diff(window, prepend=-1))
@@ -235,9 +232,7 @@ class LatentODEAnswers:
         elapsed[place, slot] = times - origin[place]
         like = next(network.parameters())
 
-        def tensor(array: NDArray[Any]) -> torch.Tensor:
-            return torch.as_tensor(array, dtype=like.dtype)
-
+        tensor = functools.partial(torch.as_tensor, dtype=like.dtype)
         path = None
         if known is not None:
             # from t0 on; a step's control is that of its middle, which may lie beyond
@@ -257,7 +252,7 @@ class LatentODEAnswers:
             z0 = posterior.q_z0.mean.unsqueeze(0)
             if n:
                 white = normals(
-                    seed=self._seed,
+                    seed=self.seed,
                     kind=0,
                     series=piece,
                     times=origin,
@@ -274,15 +269,13 @@ class LatentODEAnswers:
 
     def _check_finite(self, paths: Array, index: pd.Index) -> None:
         """Check paths of stamps; name what would help."""
-        good: Any = np.isfinite(paths).all(axis=(0, 2))
-        if good.all():
+        bad = np.flatnonzero(~np.isfinite(paths).all(axis=(0, 2)))
+        if not len(bad):
             return
-        # argmin finds the first False
-        first, n_bad = index[np.argmin(good)], int((~good).sum())
-        solver = self._network.decoder.solver
+        solver = self.network.decoder.solver
         raise SolverError(
-            f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
-            f"the first at {first}: the latent trajectory overflows "
+            f"a forecast must be finite; got {len(bad)} of {len(index)} rows that are "
+            f"not, the first at {index[bad[0]]}: the latent trajectory overflows "
             f"(method={solver.method!r}, step_size={solver.step_size:g}). "
             "Ask for stamps nearer to the observations, or fit again with a lower lr, "
             "a lower clip_norm or a smaller step_size."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -22,7 +22,7 @@ MODEL_OF_LEVEL = {"auto": "hybrid", "series": "paper"}
 
 # layers and batches of at least one
 _SIZES = "hidden_size latent_size field_width field_depth emission_width batch_size"
-_CONSTRAINTS: dict[str, list[Any]] = {
+_CONSTRAINTS: dict[str, list[object]] = {
     **{name: [SIZE] for name in _SIZES.split()},
     "window_length": [SIZE, None],
     "horizon": [_COUNT, None],
