@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +31,6 @@ from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
 from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
-    Drawer,
     Training,
     drawn_network,
     held_out_rows,
@@ -74,25 +72,6 @@ _FEWEST_SEEN = 3
 _ANSWERS = 4096  # values that a batch asks for at most
 
 
-class Split(NamedTuple):
-    """What a network is proved on: folds of time, or whole series."""
-
-    of_series: bool
-    cuts: list[Numbers]  # of each fold: every series' first held-out row
-
-    @classmethod
-    def of(cls, rows: Observations, rng: Drawer) -> Split:
-        """Draw it: of many short series some whole ones, else each one's end."""
-        is_short = bool(rows.lengths.mean() < _SHORT)
-        of_series = len(rows.keys) >= _MANY_SERIES and is_short
-        shares = (_HELD_OUT,) if of_series else _FOLDS
-        cuts = [
-            held_out_rows(rows.bounds, share=share, of_series=of_series, rng=rng)
-            for share in shares
-        ]
-        return cls(of_series=of_series, cuts=cuts)
-
-
 class HybridTraining(Training[HybridModel]):
     """A training that looks ahead from rows anywhere in the series."""
 
@@ -105,7 +84,14 @@ class HybridTraining(Training[HybridModel]):
         """Fit the structural model, and draw a network where one can be proved."""
         weights_seed = seed_from(self.rng)
         self.predict_seed = seed_from(self.rng)
-        self.split = Split.of(self.rows, self.rng)
+        # the network is proved on whole series, where many are short, else on each
+        # one's end, fold by fold; cuts are every series' first held-out row
+        is_short = bool(self.rows.lengths.mean() < _SHORT)
+        self.of_series = len(self.rows.keys) >= _MANY_SERIES and is_short
+        self.cuts = [
+            held_out_rows(self.rows.bounds, share, self.of_series, rng=self.rng)
+            for share in ((_HELD_OUT,) if self.of_series else _FOLDS)
+        ]
         # what the network learns from until it is proved
         self.learned = self.rows
         self.is_guarded = self.from_scratch and self.settings.guard is not False
@@ -127,7 +113,7 @@ class HybridTraining(Training[HybridModel]):
         """Return a model with an untrained network, or none if it cannot be proved."""
         # what pretraining left without a network stays so
         kept = self.start if self.purpose in ("fine-tune", "update") else None
-        before = self.rows.until(self.split.cuts[0])
+        before = self.rows.until(self.cuts[0])
         # rows suffice, and all channels have some before the cut
         is_enough = len(self.rows.ticks) >= _PROVING_ROWS
         can_prove = is_enough and np.isfinite(before.values).any(0).all()
@@ -231,7 +217,7 @@ class HybridTraining(Training[HybridModel]):
         if self._is_given_up:
             return None
         found: list[Evidence] = []
-        for number, cut in enumerate(self.split.cuts):
+        for number, cut in enumerate(self.cuts):
             if self._is_interrupted and found:
                 break
             # what it forecasts next comes after the fold before: it may learn that
@@ -241,12 +227,12 @@ class HybridTraining(Training[HybridModel]):
                 found.append(self._evidence(number))
             if not has_prospects(found[-1], n_channels):
                 return None
-        of_blocks = not self.split.of_series
+        of_blocks = not self.of_series
         return network_weights_of(found, n_channels, of_blocks=of_blocks)
 
     def _train_on(self, rows: Observations, reporter: Reporter) -> None:
         """Train on; where that diverges, the network stays as it was proved."""
-        share = _FURTHER[self.split.of_series]
+        share = _FURTHER[self.of_series]
         proved = copy.deepcopy(self.network.state_dict())
         trainer = self.learn(
             self.material(rows),
@@ -278,11 +264,11 @@ class HybridTraining(Training[HybridModel]):
 
     def _validation(self, number: int) -> Validation:
         """Forecast a fold, up to the next one, by a model of the rows before it."""
-        rows, cuts = self.rows, self.split.cuts
+        rows, cuts = self.rows, self.cuts
         cut = cuts[number]
         # a fifth of many series hardly moves what all share
         structural = self.model.structural
-        if not self.split.of_series:
+        if not self.of_series:
             before = rows.until(cut)
             structural = fit_model(before, known=self.known)
         if number + 1 < len(cuts):
@@ -300,7 +286,7 @@ class HybridTraining(Training[HybridModel]):
         origins, usable = self._usable(self.model, rows)
         if settings.early_stopping:
             rng = np.random.default_rng(self.predict_seed)
-            of_series = self.split.of_series
+            of_series = self.of_series
             cut = held_out_rows(
                 rows.bounds, share=_VALIDATED, of_series=of_series, rng=rng
             )
@@ -317,7 +303,7 @@ class HybridTraining(Training[HybridModel]):
         n_rows, reach = len(rows.ticks), network.reach
         network.count_rows(n_rows)
         n_batches, chances = self.n_batches(n_rows), None
-        if network.decoder is not None and self.split.of_series:
+        if network.decoder is not None and self.of_series:
             # each pair of an origin and a later row is as likely
             n_after = np.maximum(origins.n_after(usable, reach), 1)
             chances = n_after / n_after.sum()

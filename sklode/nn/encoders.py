@@ -60,7 +60,7 @@ class ODERNN(nn.Module):
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
-        self.vector_field: Any = vector_field
+        self.vector_field = vector_field
         self.solver = Solver() if solver is None else solver
         # or, put in its place, any module that is called alike
         self.cell: Any = self._cell(input_size, hidden_size)

@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -37,8 +37,6 @@ _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 
 A few of Adam's steps, of the rate's size whatever the gradient, do harm.
 """
-
-Drawer: TypeAlias = np.random.RandomState | np.random.Generator
 
 # of torch, which fits in threads share
 _GLOBAL_GENERATOR = threading.Lock()
@@ -163,7 +161,10 @@ def seed_from(rng: np.random.RandomState) -> int:
 
 
 def held_out_rows(
-    bounds: Numbers, share: float, of_series: bool, rng: Drawer
+    bounds: Numbers,
+    share: float,
+    of_series: bool,
+    rng: np.random.RandomState | np.random.Generator,
 ) -> Numbers:
     """Return series' first held-out rows: ends of each, or some series whole."""
     first, end = bounds[:-1], bounds[1:]
