@@ -24,6 +24,7 @@ from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.origins import Origins, Queries
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.scale_by_lead import parts_of
 from sklode.structural.predictive.steps import TO_DEVIATION, Inflated
 from sklode.structural.rows import ChannelRows
 
@@ -35,7 +36,6 @@ _ORIGINS, _IN_ONE, _ROWS_AFTER = 480, 96, 30
 
 _MOST_ROWS = 2_000_000  # that the structural model filters
 
-_KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
 """How much neighbouring leads count beside one, all, and all channels."""
 
@@ -297,12 +297,8 @@ class _Sums(NamedTuple):
     def of(cls, evidence: Evidence, n_channels: int) -> _Sums:
         """Add up evidence, whose clusters count alike, and leads of a channel too."""
         lead, channel = evidence.lead, evidence.channel
-        # an observed lead each, so that no part is empty
-        shares = np.arange(_KNOTS) / _KNOTS
-        edges = np.unique(np.quantile(lead, shares, method="lower"))
-        part = np.searchsorted(edges, lead, side="right") - 1
-        own = [lead[part == j] for j in range(len(edges))]
-        leads = np.array([np.median(each) for each in own])
+        # from an observed lead on each, so that no part is empty
+        part, leads = parts_of(lead, method="lower")
         clusters, cluster = np.unique(evidence.cluster, return_inverse=True)
         table = np.zeros((2, len(clusters), n_channels, len(leads)))
         error = evidence.deviation * evidence.error

@@ -20,10 +20,9 @@ from sklode.data.scaling import normal_scale
 from sklode.latent_ode.network import Batch, LatentODE
 from sklode.latent_ode.randomness import normals
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
-from sklode.structural.predictive.scale_by_lead import interpolated
+from sklode.structural.predictive.scale_by_lead import interpolated, parts_of
 
 _N_DRAWS = 32  # of z0, that the model's own spread is measured from
-_KNOTS = 4  # parts of the leads, with equally many errors
 _FEWEST = 10  # rows that say anything of a channel
 _ROWS_ALIKE = 5  # so many neighbouring rows tell as much as one alone
 _MANY = 200  # so many held-out rows suffice alone
@@ -100,17 +99,14 @@ def calibrate(
     :math:`\tau`. For stamps that the window covers it is :math:`c(0)`, without factors.
     """
     errors, lags = residuals
-    ahead, knots = lags > 0, np.zeros(0)
+    knots: Array = np.zeros(0)
+    ahead = lags > 0
     counts = ahead & ~np.isnan(errors).all(-1)
-    # 0 for what the window covers, else the number of the lag's part, from 1 on
+    # 0 for what the window covers or does not count, else the lag's part, from 1 on
     part = np.zeros(lags.shape, np.int64)
     if counts.sum() >= _FEWEST:
-        shares = np.arange(_KNOTS) / _KNOTS
-        edges = np.unique(np.quantile(lags[counts], shares))
-        part = np.where(ahead, np.searchsorted(edges, lags, side="right"), 0)
-        parts = range(1, len(edges) + 1)
-        of_parts = [lags[counts & (part == k)] for k in parts]
-        knots = np.array([np.median(each) for each in of_parts])
+        number, knots = parts_of(lags[counts], method="linear")
+        part[counts] = number + 1
         knots[0] = min(knots[0], 1.0)  # the first step is a forecast
     # of n degrees of freedom Student's 95 % quantile is about 1 + 1 / n normal ones
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
