@@ -98,14 +98,12 @@ class HybridTraining(Training[HybridModel]):
         self._validations: dict[int, Validation] = {}
         if self.start is None or self.from_scratch:
             self.model = self._begun(weights_seed)
-            may_learn = self.model.network is not None
         else:
             self.model = self.continued(self.start)
-            _, usable = self._usable(self.model, self.learned)
-            may_learn = len(usable) > 0
-        if may_learn:
-            self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
         if self.model.network is not None:
+            _, usable = self._usable(self.model, self.learned)
+            if len(usable):
+                self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
             device = resolve_device(self.settings.device)
             self.network = self.model.network.to(device)
 

@@ -129,8 +129,7 @@ class Trainer:
         self._first = self._begun = self._ended = self._keep()
         self._best: _Kept | None = None  # of those judged
         self._validated: _Kept | None = None  # the best by validation
-        self._least = math.inf  # loss of these
-        self._waited = 0  # epochs since that improved
+        self._waited = 0  # epochs since its loss improved
         self._skipped = 0  # steps in a row that were not finite
         self.n_restored = 0
         self._given_up = False
@@ -303,11 +302,12 @@ class Trainer:
 
     def _validate(self, loss: float, is_trained: bool) -> None:
         """Keep weights that validate best; count epochs without better."""
-        is_better = loss < self._least - _IMPROVEMENT
+        least = math.inf if self._validated is None else self._validated.loss
+        is_better = loss < least - _IMPROVEMENT
         self._waited = 0 if is_better else self._waited + 1
         # steps that were all skipped: no good weights
-        if loss < self._least and is_trained:
-            self._least, self._validated = loss, self._keep()
+        if loss < least and is_trained:
+            self._validated = self._keep()._replace(loss=loss)
 
     def _keep(self) -> _Kept:
         return _Kept(
