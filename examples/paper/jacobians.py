@@ -20,7 +20,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from sklode.latent_ode.network import make_batch
 from sklode.nn import ODELSTM
 
 
@@ -62,7 +61,7 @@ def encoder_inputs(forecaster: Any, n_windows: int = 16) -> EncoderInputs:
 
     network.encoder = Reader()
     with torch.no_grad():
-        network.encode(make_batch(windows, which, torch.device("cpu")))
+        network.encode(windows.gather(which))
     return read[0]
 
 

@@ -34,7 +34,7 @@ def encode(
     from sklode.engine.runs import Encoding  # imports need not wait for it
 
     if not field:
-        # where all steps rest no field is asked: any of one hidden neuron will do
+        # where all steps rest no field is needed: any of one hidden neuron will do
         dt, one = torch.zeros_like(dt), x.new_zeros(1, cell.hidden_size)
         field = [one, one[0, :1], one.T, one[0]]
     # torch's cells have two biases, of which only the sum matters
@@ -73,7 +73,7 @@ def _run(
 ) -> Tensor:
     """Return the result of a run, through which gradients go back to the tensors."""
     make = functools.partial(kind, method)
-    # asked here, for within a function of its own torch records nothing
+    # looked up here, for within a function of its own torch records nothing
     found: Tensor = _Run.apply(torch.is_grad_enabled(), make, *tensors)
     return found
 

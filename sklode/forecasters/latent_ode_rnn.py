@@ -74,7 +74,7 @@ class LatentODERNNForecaster(NetworkForecaster):
     weight_decay : float, default=0.0
         Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
-        Whether what the network adds has to be proved: on two stretches of time, the
+        Whether what the network adds has to be proved: on two folds of time, the
         last 30 % of the rows (of 20 short series or more: on every fifth series), it
         and a structural model that has not seen them either forecast them; this gives
         the weight of each lead and channel. A network without prospects is given up

@@ -21,9 +21,10 @@ from sklode.data.scaled_rows import count_up, spread
 from sklode.data.scaling import normal_scale
 from sklode.data.ticks import ticks_between
 from sklode.hybrid.model import HybridModel, NetworkWeights
-from sklode.hybrid.origins import Origins, Questions
+from sklode.hybrid.origins import Origins, Queries
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.scale_by_lead import parts_of
 from sklode.structural.predictive.steps import TO_DEVIATION, Inflated
 from sklode.structural.rows import ChannelRows
 
@@ -35,7 +36,6 @@ _ORIGINS, _IN_ONE, _ROWS_AFTER = 480, 96, 30
 
 _MOST_ROWS = 2_000_000  # that the structural model filters
 
-_KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
 """How much neighbouring leads count beside one, all, and all channels."""
 
@@ -89,12 +89,12 @@ class Evidence(NamedTuple):
     deviation: Array  # the structural model's, in units of what all series share
 
     @classmethod
-    def joined(cls, stretches: list[Evidence]) -> Evidence:
-        """Return the evidence of several stretches of time, with clusters of each."""
-        # numbers of clusters modulo how many stretches there are tell the stretch
+    def joined(cls, folds: list[Evidence]) -> Evidence:
+        """Return the evidence of several folds, with clusters of each."""
+        # numbers of clusters modulo how many folds there are tell the fold
         parts = []
-        for number, one in enumerate(stretches):
-            clusters = one.cluster * len(stretches) + number
+        for number, one in enumerate(folds):
+            clusters = one.cluster * len(folds) + number
             parts.append(one._replace(cluster=clusters))
         columns = zip(*parts, strict=True)
         return cls._make(np.concatenate(column) for column in columns)
@@ -108,7 +108,7 @@ class Validation:
     """
 
     model: HybridModel
-    asked: Questions
+    queries: Queries
     before: Observations  # up to each origin, a series each
     known: Observations  # from each origin on, for their X
     cluster: Numbers  # (answer,): errors of one count as one
@@ -132,7 +132,7 @@ class Validation:
         origins = _origins(observations, cut)
         scaled = Origins(observations, model.units)
         every = scaled.after(origins, model.reach)
-        asked, n_after = _thinned(every, origins)
+        queries, n_after = _thinned(every, origins)
         series = observations.series[origins]
         first = observations.bounds[:-1][series]
         end = observations.bounds[1:][series]
@@ -141,12 +141,12 @@ class Validation:
         longest = max(_MOST_ROWS // max(len(origins), 1), 1)
         first = np.maximum(first, origins + 1 - longest)
         before = _parts(observations, first, origins + 1)
-        # the row after the last one asked for lets controls be interpolated to it
+        # the row after the last query lets controls be interpolated to it
         known_end = np.minimum(origins + n_after + 2, end)
         known = _parts(observations, origins, known_end)
         low, median, high, truth = _forecast(
             observations,
-            asked=asked,
+            queries=queries,
             before=before,
             structural=structural,
             links=model.units.links,
@@ -154,16 +154,16 @@ class Validation:
         deviation = (high - low) / TO_DEVIATION
         # what is forecast exactly has the deviation of rounding, and not 0
         deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
-        own = cluster = series[asked.window]
+        own = cluster = series[queries.window]
         if len(cut) < _BLOCKS:
-            cluster = _blocks(scaled, cut=cut, asked=asked, own=own)
+            cluster = _blocks(scaled, cut=cut, queries=queries, own=own)
         return cls(
             model=model,
-            asked=asked,
+            queries=queries,
             before=before,
             known=known,
             cluster=cluster,
-            scale=scaled.scale[own, asked.channel],
+            scale=scaled.scale[own, queries.channel],
             median=median,
             deviation=deviation,
             error=(truth - median) / deviation,
@@ -171,13 +171,13 @@ class Validation:
 
     def evidence(self) -> Evidence:
         """Return what the network changes, beside what the structural model misses."""
-        asked = self.asked
-        # the network answers for all channels of a row at once: each row is asked once
-        row = asked.window * (asked.row.max(initial=0) + 1) + asked.row
+        queries = self.queries
+        # the network answers for all channels of a row at once: each row is one query
+        row = queries.window * (queries.row.max(initial=0) + 1) + queries.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
         change = np.empty(0)
         if len(first):
-            series, lead = asked.window[first], asked.lead[first]
+            series, lead = queries.window[first], queries.lead[first]
             table = self.model.forecasts(
                 self.before,
                 origins=self.model.last_rows(self.before),
@@ -185,11 +185,11 @@ class Validation:
                 lead=lead,
                 known=self.known,
             )
-            change = (table[place, asked.channel] - self.median) / self.deviation
+            change = (table[place, queries.channel] - self.median) / self.deviation
         return Evidence(
             cluster=self.cluster,
-            channel=asked.channel,
-            lead=asked.lead,
+            channel=queries.channel,
+            lead=queries.lead,
             error=self.error,
             change=change,
             deviation=self.deviation / self.scale,
@@ -208,25 +208,25 @@ def has_prospects(evidence: Evidence, n_channels: int) -> bool:
 
 
 def network_weights_of(
-    stretches: list[Evidence], n_channels: int, of_blocks: bool
+    folds: list[Evidence], n_channels: int, of_blocks: bool
 ) -> NetworkWeights | None:
     """Return stacking weights; None where none is above zero for sure.
 
-    A weight is the least of what each stretch of time calls best: one stretch alone
+    A weight is the least of what each fold of time calls best: one fold alone
     may be like what a network has learned by chance. Where clusters are blocks of time
-    (``of_blocks``), weights are shrunk, as if `_PRIOR` more blocks had told nothing;
+    (``of_blocks``), weights are shrunk, as if `_PRIOR` more blocks had said nothing;
     where they are series that the network has not seen, weights stay.
     """
-    evidence = Evidence.joined(stretches)
+    evidence = Evidence.joined(folds)
     if not len(evidence.lead):
         return None
     sums = _Sums.of(evidence, n_channels)
     n_clusters = len(sums.clusters)
     shrunk = n_clusters / (n_clusters + _PRIOR) if of_blocks else 1.0
     # see `Evidence.joined`
-    stretch = sums.clusters % len(stretches)
-    of_stretch = [stretch == number for number in range(len(stretches))]
-    weights = _least_weights(sums.table, of_stretch, shrunk)
+    fold = sums.clusters % len(folds)
+    of_fold = [fold == number for number in range(len(folds))]
+    weights = _least_weights(sums.table, of_fold, shrunk)
     if not weights.any():
         return None
     channel, part = evidence.channel, sums.part
@@ -260,10 +260,10 @@ def _weight(products: Array, squares: Array) -> float:
     return 1.0 if low > _WHOLE and high >= 1 else min(max(best, 0.0), 1.0)
 
 
-def _least_weights(table: Array, of_stretch: list[Flags], shrunk: float) -> Array:
-    """Return the least weights of all stretches, (part, channel).
+def _least_weights(table: Array, of_fold: list[Flags], shrunk: float) -> Array:
+    """Return the least weights of all folds, (part, channel).
 
-    ``table`` is that of `_Sums`, ``of_stretch`` tells clusters of each stretch; what
+    ``table`` is that of `_Sums`, ``of_fold`` has the clusters of each fold; what
     is below one counts ``shrunk``.
     """
     # other leads tell something of one, its neighbours more; as do other channels
@@ -280,7 +280,7 @@ def _least_weights(table: Array, of_stretch: list[Flags], shrunk: float) -> Arra
             continue
         for j in range(n_parts):
             each = pooled[..., k, j]
-            least = min(_weight(*each[:, own]) for own in of_stretch)
+            least = min(_weight(*each[:, own]) for own in of_fold)
             weights[j, k] = least if least == 1 else least * shrunk
     return weights
 
@@ -297,12 +297,8 @@ class _Sums(NamedTuple):
     def of(cls, evidence: Evidence, n_channels: int) -> _Sums:
         """Add up evidence, whose clusters count alike, and leads of a channel too."""
         lead, channel = evidence.lead, evidence.channel
-        # an observed lead each, so that no part is empty
-        shares = np.arange(_KNOTS) / _KNOTS
-        edges = np.unique(np.quantile(lead, shares, method="lower"))
-        part = np.searchsorted(edges, lead, side="right") - 1
-        own = [lead[part == j] for j in range(len(edges))]
-        leads = np.array([np.median(each) for each in own])
+        # from an observed lead on each, so that no part is empty
+        part, leads = parts_of(lead, method="lower")
         clusters, cluster = np.unique(evidence.cluster, return_inverse=True)
         table = np.zeros((2, len(clusters), n_channels, len(leads)))
         error = evidence.deviation * evidence.error
@@ -335,26 +331,26 @@ def _origins(observations: Observations, cut: Numbers) -> Numbers:
     return spread(np.concatenate(rows), _ORIGINS)
 
 
-def _thinned(asked: Questions, origins: Numbers) -> tuple[Questions, Numbers]:
+def _thinned(queries: Queries, origins: Numbers) -> tuple[Queries, Numbers]:
     """Return at most `_ROWS_AFTER` rows after each origin, and its number of rows."""
-    after = asked.row - origins[asked.window]
+    after = queries.row - origins[queries.window]
     n_after = np.zeros(len(origins), np.int64)
-    np.maximum.at(n_after, asked.window, after)
+    np.maximum.at(n_after, queries.window, after)
     # Row number n is kept where n / step passes a whole number: evenly spaced ones,
     # and the last, where it is _ROWS_AFTER. Steps of one keep every row.
-    step = np.maximum(n_after / _ROWS_AFTER, 1.0)[asked.window]
+    step = np.maximum(n_after / _ROWS_AFTER, 1.0)[queries.window]
     kept = np.floor(after / step) > np.floor((after - 1) / step)
-    return asked.part(kept), n_after
+    return queries.part(kept), n_after
 
 
-def _blocks(scaled: Origins, cut: Numbers, asked: Questions, own: Numbers) -> Numbers:
-    """Return clusters of a few series: `_BLOCKS` stretches of what each holds out.
+def _blocks(scaled: Origins, cut: Numbers, queries: Queries, own: Numbers) -> Numbers:
+    """Return clusters of a few series: `_BLOCKS` parts of what each holds out.
 
     ``own`` is the series of each answer. They are as long in time, whatever the rows.
     """
     last_row = scaled.bounds[1:] - 1
     begin = scaled.times[np.minimum(cut, last_row)]
-    since = scaled.times[asked.row] - begin[own]
+    since = scaled.times[queries.row] - begin[own]
     width = np.maximum(scaled.times[last_row] - begin, 1e-9)[own] / _BLOCKS
     # the last row lies on the end of the last block
     block = np.clip(since / width, 0, _BLOCKS - 1).astype(np.int64)
@@ -363,7 +359,7 @@ def _blocks(scaled: Origins, cut: Numbers, asked: Questions, own: Numbers) -> Nu
 
 def _forecast(
     observations: Observations,
-    asked: Questions,
+    queries: Queries,
     before: Observations,
     structural: StructuralModel,
     links: tuple[Link, ...],
@@ -372,25 +368,25 @@ def _forecast(
 
     These are low end, median, high end and truth, in units of the links.
     """
-    table = np.empty((4, len(asked.window)))
-    if not len(asked.window):
+    table = np.empty((4, len(queries.window)))
+    if not len(queries.window):
         return table
     filtered = FilteredModel.filter(structural, before)
-    ticks = observations.ticks[asked.row]
-    first = before.ticks[before.bounds[:-1]][asked.window]
+    ticks = observations.ticks[queries.row]
+    first = before.ticks[before.bounds[:-1]][queries.window]
     times = ticks_between(first, ticks) / structural.design.unit
     inputs, changes = filtered.inputs(
-        series=asked.window,
+        series=queries.window,
         ticks=ticks,
         known=observations,
-        place=asked.row,
+        place=queries.row,
         n=N_PATHS,
     )
-    table[3] = observations.values[asked.row, asked.channel]
-    for k in np.unique(asked.channel):
-        mine = np.flatnonzero(asked.channel == k)
-        queries = ChannelRows.from_series(
-            series=asked.window[mine],
+    table[3] = observations.values[queries.row, queries.channel]
+    for k in np.unique(queries.channel):
+        mine = np.flatnonzero(queries.channel == k)
+        rows = ChannelRows.from_series(
+            series=queries.window[mine],
             times=times[mine],
             values=np.nan,
             inputs=inputs[mine],
@@ -399,7 +395,7 @@ def _forecast(
         )
         quantiles = np.array([0.05, 0.5, 0.95])
         # as wide as a network is weighed by: where it counts nothing is inflated
-        found = filtered.prediction(k, queries, is_limited=False).without(Inflated)
+        found = filtered.prediction(k, rows, is_limited=False).without(Inflated)
         table[:3, mine] = found.distribution().quantiles(quantiles).T
         table[:, mine] = links[k].of(table[:, mine])
     return table

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.errors import SolverError
@@ -21,10 +20,11 @@ from sklode.data.scaled_rows import KnownControls
 from sklode.data.ticks import ticks_between
 from sklode.engine.threads import own_modes
 from sklode.hybrid.network import HybridBatch, HybridODE
-from sklode.hybrid.origins import Origins, Questions
+from sklode.hybrid.origins import Origins, Queries
 from sklode.nn import ControlPath
 from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.scale_by_lead import interpolated
 from sklode.structural.predictive.steps import Adjustment
 from sklode.structural.results import answers_of
 from sklode.structural.rows import ChannelRows
@@ -48,26 +48,31 @@ class NetworkWeights:
     reach: float  # the longest lead that was proved
 
     @classmethod
-    def whole(cls, n_channels: int, reach: float) -> NetworkWeights:
-        """Return one that takes a network's forecasts as they are."""
+    def even(cls, weight: float, n_channels: int, reach: float) -> NetworkWeights:
+        """Return one of a weight at all leads, that leaves deviations as they are."""
         one = np.ones((1, n_channels))
         return cls(
             leads=np.zeros(1),
-            weights=one,
+            weights=weight * one,
             factors=one,
             usual=np.nan * one,
             most=np.full(n_channels, np.inf),
             reach=reach,
         )
 
-    def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
-        """Return weights and factors of a channel at leads; else 0 and 1."""
+    def at(self, leads: Array) -> tuple[Array, Array, Array]:
+        """Return weights, factors and usual deviations at leads, (query, channel).
+
+        Where nothing counts the first are 0 and the second 1.
+        """
         # a lead of 0 is a row that was seen, or lies before one
-        counts = (leads > 0) & (leads <= self.reach)
-        weight = np.interp(leads, self.leads, self.weights[:, channel])
-        factor = np.interp(leads, self.leads, self.factors[:, channel])
-        counts &= weight > 0
-        return np.where(counts, weight, 0.0), np.where(counts, factor, 1.0)
+        within = (leads > 0) & (leads <= self.reach)
+        weights, factors, usual = (
+            interpolated(leads, self.leads, table)
+            for table in (self.weights, self.factors, self.usual)
+        )
+        counts = within[:, None] & (weights > 0)
+        return np.where(counts, weights, 0.0), np.where(counts, factors, 1.0), usual
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -81,9 +86,7 @@ class HybridModel(TrainedModel):
     @property
     def weighed(self) -> NetworkWeights:
         """What counts at each lead: nothing where none is proved."""
-        n_channels = self.sizes[0]
-        none = NetworkWeights.whole(n_channels, reach=0.0)
-        return self.weights or replace(none, weights=np.zeros((1, n_channels)))
+        return self.weights or NetworkWeights.even(0.0, self.sizes[0], reach=0.0)
 
     def answers(self, history: History, seed: int, before: object) -> StructuralAnswers:
         """Return what it answers of series."""
@@ -116,8 +119,8 @@ class HybridModel(TrainedModel):
         """How much of a forecast is the network's, in words."""
         if not self.share:
             return "does not count: the structural model alone forecasts"
-        told = f"by a weight of {self.share:.2g} on average"
-        return f"moves the structural model's forecast, {told}"
+        weight = f"by a weight of {self.share:.2g} on average"
+        return f"moves the structural model's forecast, {weight}"
 
     def adjustments(
         self, history: History, queries: ChannelRows, known: Observations
@@ -137,10 +140,14 @@ class HybridModel(TrainedModel):
         span[:n_seen] = ticks_between(first[:n_seen], ends) / self.units.time
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.weights.reach))
-        asked, target = queries.series[which], np.zeros((len(lead), len(found)))
+        target = np.zeros((len(lead), len(found)))
         origins = self.last_rows(seen)
         target[which] = self.forecasts(
-            seen, origins=origins, series=asked, lead=lead[which], known=known
+            seen,
+            origins=origins,
+            series=queries.series[which],
+            lead=lead[which],
+            known=known,
         )
         # a latent state that overflows, or a step that no solver could take
         unknown = ~np.isfinite(target)
@@ -155,26 +162,21 @@ class HybridModel(TrainedModel):
                 stacklevel=2,
             )
         target[unknown] = 0.0
-        for channel in range(len(found)):
-            weight, factor = self.weights.at(channel, lead)
-            weight[unknown[:, channel]] = 0.0
-            if weight.any():
+        weights, factors, usual = self.weights.at(lead)
+        weights[unknown] = 0.0
+        # measured in units that all series share, given in the series' own
+        own = np.minimum(queries.series, n_seen - 1)
+        usual = usual * origins.scale[own]
+        for channel in np.flatnonzero(weights.any(0)).tolist():
+            found[channel] = Adjustment(
                 # the network's logarithms are cut off at small values, y's are not
-                link = self.units.links[channel]._replace(least=LEAST)
-                most = np.full(len(lead), self.weights.most[channel])
-                # measured in units that all series share, told in the series' own
-                usual = self.weights.usual[:, channel]
-                usual = np.interp(lead, self.weights.leads, usual)
-                own = np.minimum(queries.series, n_seen - 1)
-                usual = usual * origins.scale[own, channel]
-                found[channel] = Adjustment(
-                    link=link,
-                    target=target[:, channel],
-                    weight=weight,
-                    factor=factor,
-                    most=most,
-                    usual=usual,
-                )
+                link=self.units.links[channel]._replace(least=LEAST),
+                target=target[:, channel],
+                weight=weights[:, channel],
+                factor=factors[:, channel],
+                most=np.full(len(lead), self.weights.most[channel]),
+                usual=usual[:, channel],
+            )
         return found
 
     def last_rows(self, seen: Observations) -> Origins:
@@ -209,9 +211,9 @@ class HybridModel(TrainedModel):
         for low in range(0, len(series), at_once):
             part = slice(low, low + at_once)
             own = series[part]
-            # windows are encoded once; every channel is asked at every stamp
+            # windows are encoded once; every channel is queried at every stamp
             numbers, place = np.unique(own, return_inverse=True)
-            asked = Questions(
+            queries = Queries(
                 np.repeat(place, n_channels),
                 np.tile(np.arange(n_channels), len(own)),
                 np.repeat(lead[part], n_channels),
@@ -225,7 +227,7 @@ class HybridModel(TrainedModel):
                 origins=origins,
                 rows=last[numbers],
                 n_rows=self.window_length,
-                asked=asked,
+                queries=queries,
                 path=path,
                 network=network,
             )
@@ -241,13 +243,13 @@ def batch_of(
     origins: Origins,
     rows: Numbers,
     n_rows: int,
-    asked: Questions,
+    queries: Queries,
     path: tuple[Array, Array] | None,
     network: HybridODE,
     hidden: Flags | None = None,
     target: Array | None = None,
 ) -> HybridBatch:
-    """Return windows of ``n_rows`` that end at ``rows``, with what is asked of them.
+    """Return windows of ``n_rows`` that end at ``rows``, with the queries of them.
 
     The encoder does not see ``hidden`` rows, (window, row); ``target`` is the
     truth, (answer,).
@@ -257,9 +259,9 @@ def batch_of(
     if hidden is not None:
         mask = mask & ~hidden[..., None]
     if target is None:
-        target = np.zeros(len(asked.lead))
+        target = np.zeros(len(queries.lead))
 
-    def tensor(array: NDArray[Any]) -> torch.Tensor:
+    def tensor(array: Array | Flags | Numbers) -> torch.Tensor:
         # values get the network's precision; indices and masks stay what they are
         found = torch.as_tensor(array, device=like.device)
         return found.to(like.dtype) if found.is_floating_point() else found
@@ -274,8 +276,8 @@ def batch_of(
         mask=tensor(mask),
         controls=None if controls is None else tensor(controls),
         path=ahead,
-        window=tensor(asked.window),
-        channel=tensor(asked.channel),
-        lead=tensor(asked.lead),
+        window=tensor(queries.window),
+        channel=tensor(queries.channel),
+        lead=tensor(queries.lead),
         target=tensor(target),
     )

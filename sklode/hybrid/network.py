@@ -33,8 +33,9 @@ _N_LAGS, _SPACING = 16, 1.5
 # inputs beyond so many deviations count as logarithms, targets as the largest
 _SOFT, _LARGEST = 3.0, 20.0
 _EMBEDDING, _MEETING = 8, 128
-# an answer is told exp(-rate * time / reach) of the time since the last value and since
-# the origin: fast rates tell the first rows apart, slow ones the whole reach
+# an answer is conditioned on exp(-rate * time / reach) of the time since the last
+# value and since the origin: fast rates tell the first rows apart, slow ones the whole
+# reach
 _RATES_OF_AGE, _RATES_OF_LEAD = (5.0, 1.25), (15.0, 5.0)
 
 _FULL_KL = 300
@@ -50,7 +51,7 @@ _LOG_HUBER_MASS = math.log(
 
 
 class HybridBatch(NamedTuple):
-    """Windows that end at an origin, and values asked for after it.
+    """Windows that end at an origin, and values that are queried after it.
 
     Rows come latest first: times are ages, which increase.
     """
@@ -258,8 +259,8 @@ class HybridODE(Autoencoder):
         nn.init.constant_(self.log_variance.bias, -4.0)
         # beside the state: name, times, whether there is any value, readings, controls
         n_times = len(_RATES_OF_AGE) + len(_RATES_OF_LEAD) + 1
-        n_asked = size + _EMBEDDING + n_times + 1 + n_readings + n_controls
-        self.out = layers(n_asked, width, outputs=1)
+        n_inputs = size + _EMBEDDING + n_times + 1 + n_readings + n_controls
+        self.out = layers(n_inputs, width, outputs=1)
         with torch.no_grad():
             self.out[2].weight.mul_(0.1)  # type: ignore[operator]
         if decoder is not None:
@@ -364,8 +365,8 @@ class HybridODE(Autoencoder):
         place = torch.arange(len(window), device=window.device)
         slot = place - torch.searchsorted(window, window)
         n_slots = 1 + int(slot.amax()) if len(slot) else 1
-        asked = lead.new_zeros(len(z0), n_slots)
-        asked[window, slot] = lead
+        leads = lead.new_zeros(len(z0), n_slots)
+        leads[window, slot] = lead
         # z0 is that of all channels, one after another
         of_channels = self.n_channels, self.state_size
         if self.decoder is None:
@@ -373,13 +374,13 @@ class HybridODE(Autoencoder):
             state = self.flow(state, channel, lead)
         else:
             t0 = z0.new_zeros(len(z0))
-            z = self.decoder(z0, t0=t0, times=asked, controls=batch.path)
+            z = self.decoder(z0, t0=t0, times=leads, controls=batch.path)
             z = z[window, slot]
             state = z.unflatten(1, of_channels)[place, channel]
         name, since = self.names[channel], torch.stack([*ahead, passed], 1)
         parts = [state, name, since, fading, own.some.unsqueeze(1), read]
         if batch.path is not None:
-            parts.append(batch.path.at(asked)[window, slot])
+            parts.append(batch.path.at(leads)[window, slot])
         x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
         # lines: a sum over averages times 1, and times how far each rate has faded
         whole_and_faded = functional.pad(fading, (1, 0), value=1.0)

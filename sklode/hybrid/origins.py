@@ -1,4 +1,4 @@
-"""Origins, the rows that a network looks ahead from, and what is asked after them."""
+"""Origins, the rows that a network looks ahead from, and queries after them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklode.data.scaled_rows import KnownControls, ScaledRows, count_up
 from sklode.data.ticks import rows_before
 
 
-class Questions(NamedTuple):
+class Queries(NamedTuple):
     """Values that are asked for, sorted by window."""
 
     window: Numbers  # (answer,)
@@ -19,14 +19,9 @@ class Questions(NamedTuple):
     lead: Array  # in units of time
     row: Numbers  # where they stand, -1 where nowhere
 
-    def part(self, which: Numbers | Flags) -> Questions:
+    def part(self, which: Numbers | Flags) -> Queries:
         """Return some of them."""
-        return Questions(
-            window=self.window[which],
-            channel=self.channel[which],
-            lead=self.lead[which],
-            row=self.row[which],
-        )
+        return Queries._make(column[which] for column in self)
 
 
 class Origins(ScaledRows):
@@ -69,16 +64,16 @@ class Origins(ScaledRows):
         )
         return last - origins
 
-    def after(self, origins: Numbers, reach: float) -> Questions:
+    def after(self, origins: Numbers, reach: float) -> Queries:
         """Return every value observed after origins, up to so long."""
         n_after = self.n_after(origins, reach)
         window = np.repeat(np.arange(len(origins)), n_after)
         row = origins[window] + 1 + count_up(n_after)
-        # a row is asked for as often as it has values, which may be never
+        # a row is a query as often as it has values, which may be never
         entry, channel = np.nonzero(self.mask[row])
         window, row = window[entry], row[entry]
         lead = self.times[row] - self.times[origins[window]]
-        return Questions(window=window, channel=channel, lead=lead, row=row)
+        return Queries(window=window, channel=channel, lead=lead, row=row)
 
     def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
         """Return times since origins, and controls there, (window, row, ...)."""

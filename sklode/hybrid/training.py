@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,9 +31,6 @@ from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
 from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
-    Drawer,
-    Material,
-    Schedule,
     Training,
     drawn_network,
     held_out_rows,
@@ -42,6 +38,7 @@ from sklode.training.preparation import (
     torch_threads,
 )
 from sklode.training.report import Reporter
+from sklode.training.trainer import Material, Schedule
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which it needs prospects
@@ -50,8 +47,8 @@ _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
 
 # at least, of which a network can be trained and validated
 _PROVING_ROWS = 300
-_STRETCHES = 0.3, 0.15
-"""Of each series' rows, what is held out: two stretches of time, one after another."""
+_FOLDS = 0.3, 0.15
+"""Of each series' rows, what is held out: two folds of time, one after another."""
 
 _MANY_SERIES, _SHORT, _HELD_OUT = 20, 200, 0.2
 """Of so many series shorter than this, on average, a share of whole ones is."""
@@ -75,25 +72,6 @@ _FEWEST_SEEN = 3
 _ANSWERS = 4096  # values that a batch asks for at most
 
 
-class Split(NamedTuple):
-    """What a network is proved on: stretches of time, or whole series."""
-
-    of_series: bool
-    cuts: list[Numbers]  # of each stretch: every series' first held-out row
-
-    @classmethod
-    def of(cls, rows: Observations, rng: Drawer) -> Split:
-        """Draw it: of many short series some whole ones, else each one's end."""
-        is_short = bool(rows.lengths.mean() < _SHORT)
-        of_series = len(rows.keys) >= _MANY_SERIES and is_short
-        shares = (_HELD_OUT,) if of_series else _STRETCHES
-        cuts = [
-            held_out_rows(rows.bounds, share=share, of_series=of_series, rng=rng)
-            for share in shares
-        ]
-        return cls(of_series=of_series, cuts=cuts)
-
-
 class HybridTraining(Training[HybridModel]):
     """A training that looks ahead from rows anywhere in the series."""
 
@@ -106,21 +84,26 @@ class HybridTraining(Training[HybridModel]):
         """Fit the structural model, and draw a network where one can be proved."""
         weights_seed = seed_from(self.rng)
         self.predict_seed = seed_from(self.rng)
-        self.split = Split.of(self.rows, self.rng)
+        # the network is proved on whole series, where many are short, else on each
+        # one's end, fold by fold; cuts are every series' first held-out row
+        is_short = bool(self.rows.lengths.mean() < _SHORT)
+        self.of_series = len(self.rows.keys) >= _MANY_SERIES and is_short
+        self.cuts = [
+            held_out_rows(self.rows.bounds, share, self.of_series, rng=self.rng)
+            for share in ((_HELD_OUT,) if self.of_series else _FOLDS)
+        ]
         # what the network learns from until it is proved
         self.learned = self.rows
         self.is_guarded = self.from_scratch and self.settings.guard is not False
         self._validations: dict[int, Validation] = {}
         if self.start is None or self.from_scratch:
             self.model = self._begun(weights_seed)
-            may_learn = self.model.network is not None
         else:
             self.model = self.continued(self.start)
-            _, usable = self._usable(self.model, self.learned)
-            may_learn = len(usable) > 0
-        if may_learn:
-            self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
         if self.model.network is not None:
+            _, usable = self._usable(self.model, self.learned)
+            if len(usable):
+                self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
             device = resolve_device(self.settings.device)
             self.network = self.model.network.to(device)
 
@@ -128,8 +111,10 @@ class HybridTraining(Training[HybridModel]):
         """Return a model with an untrained network, or none if it cannot be proved."""
         # what pretraining left without a network stays so
         kept = self.start if self.purpose in ("fine-tune", "update") else None
-        before = self.rows.until(self.split.cuts[0])
-        can_prove = self._can_prove(before)
+        before = self.rows.until(self.cuts[0])
+        # rows suffice, and all channels have some before the cut
+        is_enough = len(self.rows.ticks) >= _PROVING_ROWS
+        can_prove = is_enough and np.isfinite(before.values).any(0).all()
         if self.is_guarded and can_prove:
             self.learned = before
         model = self._model_without_network(kept)
@@ -139,11 +124,6 @@ class HybridTraining(Training[HybridModel]):
         if not len(usable):
             return model
         return replace(model, network=self._drawn(model, origins, seed))
-
-    def _can_prove(self, before: Observations) -> bool:
-        """Return whether rows suffice, and all channels have some before the cut."""
-        is_enough = len(self.rows.ticks) >= _PROVING_ROWS
-        return is_enough and bool(np.isfinite(before.values).any(0).all())
 
     def _model_without_network(self, kept: HybridModel | None) -> HybridModel:
         """Return the structural model, or the one that is kept, with its units."""
@@ -228,29 +208,29 @@ class HybridTraining(Training[HybridModel]):
         return model
 
     def _weights(self, reporter: Reporter) -> NetworkWeights | None:
-        """Return what counts of the network, by every stretch that was held out."""
+        """Return what counts of the network, by every fold that was held out."""
         n_channels = self.model.sizes[0]
         if not self.is_guarded:
-            return NetworkWeights.whole(n_channels, self.network.reach)
+            return NetworkWeights.even(1.0, n_channels, self.network.reach)
         if self._is_given_up:
             return None
         found: list[Evidence] = []
-        for number, cut in enumerate(self.split.cuts):
+        for number, cut in enumerate(self.cuts):
             if self._is_interrupted and found:
                 break
-            # what it is asked next comes after the stretch before: it may learn that
+            # what it forecasts next comes after the fold before: it may learn that
             if number:
                 self._train_on(self.rows.until(cut), reporter)
             with torch_threads(self.network):
                 found.append(self._evidence(number))
             if not has_prospects(found[-1], n_channels):
                 return None
-        of_blocks = not self.split.of_series
+        of_blocks = not self.of_series
         return network_weights_of(found, n_channels, of_blocks=of_blocks)
 
     def _train_on(self, rows: Observations, reporter: Reporter) -> None:
         """Train on; where that diverges, the network stays as it was proved."""
-        share = _FURTHER[self.split.of_series]
+        share = _FURTHER[self.of_series]
         proved = copy.deepcopy(self.network.state_dict())
         trainer = self.learn(
             self.material(rows),
@@ -267,7 +247,7 @@ class HybridTraining(Training[HybridModel]):
         self.network.eval()
 
     def _goes_on(self, epoch: int) -> bool:
-        """Return whether the network has prospects, asked after a third."""
+        """Return whether the network has prospects, after a third."""
         tried = math.ceil(_TRIED * self.schedule.n_epochs)
         if self.is_guarded and epoch == tried:
             n_channels = self.model.sizes[0]
@@ -275,22 +255,22 @@ class HybridTraining(Training[HybridModel]):
         return not self._is_given_up
 
     def _evidence(self, number: int) -> Evidence:
-        """Return what the network does on a stretch, beside a model of before it."""
+        """Return what the network does on a fold, beside a model of before it."""
         if number not in self._validations:
             self._validations[number] = self._validation(number)
         return self._validations[number].evidence()
 
     def _validation(self, number: int) -> Validation:
-        """Forecast a stretch, up to the next one, by a model of the rows before it."""
-        rows, cuts = self.rows, self.split.cuts
+        """Forecast a fold, up to the next one, by a model of the rows before it."""
+        rows, cuts = self.rows, self.cuts
         cut = cuts[number]
         # a fifth of many series hardly moves what all share
         structural = self.model.structural
-        if not self.split.of_series:
+        if not self.of_series:
             before = rows.until(cut)
             structural = fit_model(before, known=self.known)
         if number + 1 < len(cuts):
-            # series without rows before the next stretch are left out; of others the
+            # series without rows before the next fold are left out; of others the
             # cut stays as far from the first row
             first, end = rows.bounds[:-1], cuts[number + 1]
             n_before = (cut - first)[end > first]
@@ -304,11 +284,11 @@ class HybridTraining(Training[HybridModel]):
         origins, usable = self._usable(self.model, rows)
         if settings.early_stopping:
             rng = np.random.default_rng(self.predict_seed)
-            of_series = self.split.of_series
+            of_series = self.of_series
             cut = held_out_rows(
                 rows.bounds, share=_VALIDATED, of_series=of_series, rng=rng
             )
-            # whose next row, the first that is asked for, is held out
+            # whose next row, the first that is forecast, is held out
             ends = usable[usable + 1 >= cut[origins.series[usable]]]
             before = rows.until(cut)
             spared_origins, spared = self._usable(self.model, before)
@@ -321,7 +301,7 @@ class HybridTraining(Training[HybridModel]):
         n_rows, reach = len(rows.ticks), network.reach
         network.count_rows(n_rows)
         n_batches, chances = self.n_batches(n_rows), None
-        if network.decoder is not None and self.split.of_series:
+        if network.decoder is not None and self.of_series:
             # each pair of an origin and a later row is as likely
             n_after = np.maximum(origins.n_after(usable, reach), 1)
             chances = n_after / n_after.sum()
@@ -347,11 +327,11 @@ class HybridTraining(Training[HybridModel]):
         rng: np.random.Generator,
     ) -> HybridBatch:
         """Return windows with what comes up to so long after them."""
-        n_rows, asked = self.model.window_length, origins.after(ends, ahead)
-        n_asked = len(asked.window)
-        if n_asked > _ANSWERS:
-            kept = rng.choice(n_asked, _ANSWERS, replace=False)
-            asked = asked.part(np.sort(kept))
+        n_rows, queries = self.model.window_length, origins.after(ends, ahead)
+        n_queries = len(queries.window)
+        if n_queries > _ANSWERS:
+            kept = rng.choice(n_queries, _ANSWERS, replace=False)
+            queries = queries.part(np.sort(kept))
         hidden = None
         if self.settings.thinning:
             # a share of each window's own: squares of uniform numbers are mostly small
@@ -363,11 +343,11 @@ class HybridTraining(Training[HybridModel]):
             origins=origins,
             rows=ends,
             n_rows=n_rows,
-            asked=asked,
+            queries=queries,
             path=origins.path(ends, ahead),
             network=self.network,
             hidden=hidden,
-            target=origins.values[asked.row, asked.channel],
+            target=origins.values[queries.row, queries.channel],
         )
 
     def _usable(

@@ -7,14 +7,15 @@ in time, and the last answer what lies near the ends, and beyond.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import finite
@@ -25,7 +26,7 @@ from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
 from sklode.engine.threads import own_modes
 from sklode.latent_ode.calibration import scales_at
-from sklode.latent_ode.network import LatentODE, make_batch
+from sklode.latent_ode.network import LatentODE
 from sklode.latent_ode.randomness import normals
 from sklode.latent_ode.windows import WindowSet
 from sklode.nn import ControlPath
@@ -40,11 +41,12 @@ _WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 class Solution(NamedTuple):
     """Answers that were solved together, in the network's units."""
 
-    place: Numbers  # (query,): among all that is asked
+    place: Numbers  # (query,): among all queries
     paths: Array  # (sample, query, channel)
     noise: Array  # (query, channel): its standard deviation
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class LatentODEAnswers:
     """A trained network with a history: rows in, finite tables out.
 
@@ -55,56 +57,51 @@ class LatentODEAnswers:
 
     description = None  # its forecasts have no parts
 
-    def __init__(
-        self,
-        network: LatentODE,
-        history: History,
-        windows: WindowSet,
-        units: Units,
-        scales: Array,
-        seed: int,
-    ) -> None:
-        self._network, self._history, self._windows = network, history, windows
-        self._units, self._scales, self._seed = units, scales, seed
+    network: LatentODE
+    history: History
+    windows: WindowSet
+    units: Units
+    scales: Array
+    seed: int
 
-    def _shape(self, asked: QueryRows) -> tuple[int, int]:
-        return len(asked.index), len(self._history.channels)
+    def _shape(self, queries: QueryRows) -> tuple[int, int]:
+        return len(queries.index), len(self.history.channels)
 
-    def means(self, asked: QueryRows) -> Array:
+    def means(self, queries: QueryRows) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
-        table = np.empty(self._shape(asked))
-        for solution in self._solutions(asked, n=0):
-            table[solution.place] = self._units.original(solution.paths[0])
+        table = np.empty(self._shape(queries))
+        for solution in self._solutions(queries, n=0):
+            table[solution.place] = self.units.original(solution.paths[0])
         return table
 
-    def variances(self, asked: QueryRows, n: int) -> Array:
+    def variances(self, queries: QueryRows, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
-        deviation = np.empty(self._shape(asked))
-        for solution in self._solutions(asked, n):
+        deviation = np.empty(self._shape(queries))
+        for solution in self._solutions(queries, n):
             variance = solution.paths.var(axis=0) + solution.noise**2
             deviation[solution.place] = np.sqrt(variance)
         # squared last, and finite or an error: the scale's square may overflow
-        deviation *= self._units.scale
+        deviation *= self.units.scale
         with np.errstate(over="ignore"):
             return finite(deviation**2)
 
-    def quantiles(self, asked: QueryRows, n: int, alpha: list[float]) -> Array:
+    def quantiles(self, queries: QueryRows, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
-        table = np.empty((*self._shape(asked), len(alpha)))
-        for solution in self._solutions(asked, n, noisy=True):
-            paths = self._units.original(solution.paths)
+        table = np.empty((*self._shape(queries), len(alpha)))
+        for solution in self._solutions(queries, n, noisy=True):
+            paths = self.units.original(solution.paths)
             found = np.quantile(paths, alpha, axis=0)
             table[solution.place] = np.moveaxis(found, 0, -1)
         return table
 
-    def paths(self, asked: QueryRows, n: int, noise: bool) -> Array:
+    def paths(self, queries: QueryRows, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        table = np.empty((n, *self._shape(asked)))
-        for solution in self._solutions(asked, n, noisy=noise):
-            table[:, solution.place] = self._units.original(solution.paths)
+        table = np.empty((n, *self._shape(queries)))
+        for solution in self._solutions(queries, n, noisy=noise):
+            table[:, solution.place] = self.units.original(solution.paths)
         return table
 
-    def parts(self, asked: QueryRows) -> pd.DataFrame:
+    def parts(self, queries: QueryRows) -> pd.DataFrame:
         """Refuse: a network's forecasts have no parts."""
         raise ValueError(
             "components need model=\"hybrid\"; got model='paper', which has none. Fit "
@@ -112,15 +109,15 @@ class LatentODEAnswers:
         )
 
     def _solutions(
-        self, asked: QueryRows, n: int, noisy: bool = False
+        self, queries: QueryRows, n: int, noisy: bool = False
     ) -> Iterator[Solution]:
         """Yield paths of ``n`` draws; of none, that of the mean of q(z0).
 
         All stamps that a window answers share a draw's z0.
         """
-        window, times = self._placed(asked.series, asked.ticks)
-        known, windows = self._known(asked), self._windows
-        noise: Array = self._network.noise_scale.detach().numpy()
+        window, times = self._placed(queries.series, queries.ticks)
+        known, windows = self._known(queries), self.windows
+        noise: Array = self.network.noise_scale.detach().numpy()
         first = windows.times[windows.start[window]]
         last = windows.times[windows.end[window] - 1]
         # since what was seen, on whichever side; at most 0 inside
@@ -131,13 +128,13 @@ class LatentODEAnswers:
                     window[place], times=times[place], known=known, n=n
                 )
                 mean = paths.mean(axis=0)
-                scale = scales_at(self._scales, outside[place])
+                scale = scales_at(self.scales, outside[place])
                 # the scale is one of deviations: of draws, and of the noise
                 if n:
                     paths = mean + scale * (paths - mean)
                 if noisy:
                     white = normals(
-                        seed=self._seed,
+                        seed=self.seed,
                         kind=1,
                         series=windows.series[window[place]],
                         times=times[place],
@@ -145,16 +142,16 @@ class LatentODEAnswers:
                         width=len(noise),
                     )
                     paths += scale * noise * white
-                self._check_finite(paths, asked.index[place])
+                self._check_finite(paths, queries.index[place])
                 yield Solution(place=place, paths=paths, noise=scale * noise)
         except SolverError as error:
-            stamps = asked.index.get_level_values(-1)
-            reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
+            stamps = queries.index.get_level_values(-1)
+            reach = f"QueryRows were stamps from {stamps.min()} to {stamps.max()}."
             raise SolverError(f"{error} {reach}") from error
 
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
         """Return windows that answer stamps, and times since pieces began."""
-        seen, windows = self._history.observations, self._windows
+        seen, windows = self.history.observations, self.windows
         before = seen.at_or_before(series, ticks)
         after = np.minimum(before + 1, seen.bounds[1:][series] - 1)
         # a stamp within a long gap belongs to the piece whose end is nearer
@@ -175,13 +172,13 @@ class LatentODEAnswers:
         n_spacings = (centred - first + spacing // 2) // spacing
         start = np.clip(first + n_spacings * spacing, first, last)
         ticks_since = ticks_between(seen.ticks[first], ticks)
-        times = ticks_since / self._units.time
+        times = ticks_since / self.units.time
         # starts of all windows rise by one within a piece: each start is among them
         return np.searchsorted(windows.start, start), times
 
-    def _known(self, asked: QueryRows) -> KnownControls | None:
-        """Return X around what is asked, by pieces of series; None without any."""
-        known, windows = asked.known, self._windows
+    def _known(self, queries: QueryRows) -> KnownControls | None:
+        """Return X around queries, by pieces of series; None without any."""
+        known, windows = queries.known, self.windows
         if not known.controls.shape[1]:
             return None
         window, times = self._placed(known.series, known.ticks)
@@ -190,7 +187,7 @@ class LatentODEAnswers:
         return KnownControls(
             bounds=np.searchsorted(windows.series[window], pieces),
             times=times,
-            values=self._units.controls(known.controls),
+            values=self.units.controls(known.controls),
         )
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
@@ -200,9 +197,9 @@ class LatentODEAnswers:
         """
         _, number = np.unique(window, return_inverse=True)
         counts = np.bincount(number)
-        # states of a window: one at each stamp asked, and one at each step
+        # states of a window: one at each query, and one at each step
         size = counts.astype(float)
-        spacing = self._network.decoder.solver.grid_spacing
+        spacing = self.network.decoder.solver.grid_spacing
         np.maximum.at(size, number, np.abs(since) / spacing)
         largest = np.argsort(-size, kind="stable")
         # the inverse of a permutation, its argsort, is each window's rank
@@ -221,9 +218,9 @@ class LatentODEAnswers:
         self, window: Numbers, times: Array, known: KnownControls | None, n: int
     ) -> Array:
         """Return x^ of draws of z0, or its mean, (sample, query, channel)."""
-        network, windows = self._network, self._windows
+        network, windows = self.network, self.windows
         spacing = network.decoder.solver.grid_spacing
-        # queries come by window: a row of ``asked`` each, from where the number changes
+        # queries come by window: a row of ``elapsed`` each, from where numbers change
         begin = np.flatnonzero(np.diff(window, prepend=-1))
         counts = np.diff(begin, append=len(window))
         place = np.repeat(np.arange(len(begin)), counts)
@@ -231,33 +228,31 @@ class LatentODEAnswers:
         slot = np.arange(len(window)) - begin[place]
         origin = windows.times[windows.start[numbers]]
         piece = windows.series[numbers]
-        asked = np.zeros((len(numbers), int(counts.max())))
-        asked[place, slot] = times - origin[place]
+        elapsed = np.zeros((len(numbers), int(counts.max())))
+        elapsed[place, slot] = times - origin[place]
         like = next(network.parameters())
 
-        def tensor(array: NDArray[Any]) -> torch.Tensor:
-            return torch.as_tensor(array, dtype=like.dtype)
-
+        tensor = functools.partial(torch.as_tensor, dtype=like.dtype)
         path = None
         if known is not None:
             # from t0 on; a step's control is that of its middle, which may lie beyond
-            low = np.minimum(asked.min(1), 0.0) - spacing
-            high = np.maximum(asked.max(1), 0.0) + spacing
+            low = np.minimum(elapsed.min(1), 0.0) - spacing
+            high = np.maximum(elapsed.max(1), 0.0) + spacing
             at, values = known.paths(piece, low=origin + low, high=origin + high)
             since = at - origin[:, None]
             path = ControlPath(times=tensor(since), values=tensor(values))
         # draws, too, are split, into as many as the memory holds
-        n_steps = int(np.ceil(np.abs(asked).max() / spacing))
-        size = max(asked.shape[1], n_steps)
+        n_steps = int(np.ceil(np.abs(elapsed).max() / spacing))
+        size = max(elapsed.shape[1], n_steps)
         fewest = math.ceil(_FEWEST_ROWS / len(numbers))
         at_once = max(_STATES_AT_ONCE // (len(numbers) * size), fewest)
         with own_modes(gradients=False):
-            batch = make_batch(windows, which=numbers, device=like.device)
+            batch = windows.gather(numbers, device=like.device)
             posterior = network.encode(batch)
             z0 = posterior.q_z0.mean.unsqueeze(0)
             if n:
                 white = normals(
-                    seed=self._seed,
+                    seed=self.seed,
                     kind=0,
                     series=piece,
                     times=origin,
@@ -266,7 +261,7 @@ class LatentODEAnswers:
                 )
                 z0 = z0 + posterior.q_z0.stddev * tensor(white)
             means = [
-                network.decode(part, posterior, times=tensor(asked), controls=path)
+                network.decode(part, posterior, times=tensor(elapsed), controls=path)
                 for part in z0.split(at_once)
             ]
         paths: Array = torch.cat(means).double().numpy()
@@ -274,15 +269,13 @@ class LatentODEAnswers:
 
     def _check_finite(self, paths: Array, index: pd.Index) -> None:
         """Check paths of stamps; name what would help."""
-        good: Any = np.isfinite(paths).all(axis=(0, 2))
-        if good.all():
+        bad = np.flatnonzero(~np.isfinite(paths).all(axis=(0, 2)))
+        if not len(bad):
             return
-        # argmin finds the first False
-        first, n_bad = index[np.argmin(good)], int((~good).sum())
-        solver = self._network.decoder.solver
+        solver = self.network.decoder.solver
         raise SolverError(
-            f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
-            f"the first at {first}: the latent trajectory overflows "
+            f"a forecast must be finite; got {len(bad)} of {len(index)} rows that are "
+            f"not, the first at {index[bad[0]]}: the latent trajectory overflows "
             f"(method={solver.method!r}, step_size={solver.step_size:g}). "
             "Ask for stamps nearer to the observations, or fit again with a lower lr, "
             "a lower clip_norm or a smaller step_size."

@@ -17,12 +17,12 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.errors import SolverError
 from sklode.data.scaled_rows import spread
 from sklode.data.scaling import normal_scale
-from sklode.latent_ode.network import Batch, LatentODE, make_batch
+from sklode.latent_ode.network import Batch, LatentODE
 from sklode.latent_ode.randomness import normals
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
+from sklode.structural.predictive.scale_by_lead import interpolated, parts_of
 
 _N_DRAWS = 32  # of z0, that the model's own spread is measured from
-_KNOTS = 4  # parts of the leads, with equally many errors
 _FEWEST = 10  # rows that say anything of a channel
 _ROWS_ALIKE = 5  # so many neighbouring rows tell as much as one alone
 _MANY = 200  # so many held-out rows suffice alone
@@ -43,23 +43,13 @@ class Residuals(NamedTuple):
     lags: Array  # (window, time): times since the last stamp seen, else at most 0
 
 
-class Measure(NamedTuple):
-    """Rows on which a forecast is tried, and what their errors are taken for."""
-
-    from_row: Numbers  # (series,): the first one of each
-    optimism: float  # errors on new data, relative to these
-    least: float  # scale
-
-
 def scales_at(table: Array, lags: Array) -> Array:
     """Return the scales at times since the last observation, (lag, channel).
 
     They are linear between the rows of a ``table``, (knot, 1 + channel), whose first
     column are lags; 0, the first, stands for every stamp that the window covers.
     """
-    knots, scales = table[:, 0], table[:, 1:]
-    columns = [np.interp(lags, knots, scale) for scale in scales.T]
-    return np.stack(columns, axis=-1)
+    return interpolated(lags, table[:, 0], table[:, 1:])
 
 
 def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
@@ -109,17 +99,14 @@ def calibrate(
     :math:`\tau`. For stamps that the window covers it is :math:`c(0)`, without factors.
     """
     errors, lags = residuals
-    ahead, knots = lags > 0, np.zeros(0)
+    knots: Array = np.zeros(0)
+    ahead = lags > 0
     counts = ahead & ~np.isnan(errors).all(-1)
-    # 0 for what the window covers, else the number of the lag's part, from 1 on
+    # 0 for what the window covers or does not count, else the lag's part, from 1 on
     part = np.zeros(lags.shape, np.int64)
     if counts.sum() >= _FEWEST:
-        shares = np.arange(_KNOTS) / _KNOTS
-        edges = np.unique(np.quantile(lags[counts], shares))
-        part = np.where(ahead, np.searchsorted(edges, lags, side="right"), 0)
-        parts = range(1, len(edges) + 1)
-        of_parts = [lags[counts & (part == k)] for k in parts]
-        knots = np.array([np.median(each) for each in of_parts])
+        number, knots = parts_of(lags[counts], method="linear")
+        part[counts] = number + 1
         knots[0] = min(knots[0], 1.0)  # the first step is a forecast
     # of n degrees of freedom Student's 95 % quantile is about 1 + 1 / n normal ones
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
@@ -165,31 +152,34 @@ def measured_calibration(
     first = reaching.bounds[:-1]
     # from a half on, thinning takes the doubt away
     optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
-    measures = [
-        Measure(cut, optimism=_DRIFT, least=_LEAST),
-        Measure(first, optimism=optimism, least=_LEAST),
-    ]
+    # rows that forecasts are tried on, each series' from one on; how much larger
+    # errors are on new data; and the least scale
+    measures = [(cut, _DRIFT, _LEAST), (first, optimism, _LEAST)]
     if not epochs:
-        measures = [Measure(first, optimism=1.0, least=1.0)]
+        measures = [(first, 1.0, 1.0)]
     found: list[Array] = []
-    for measure in measures:
+    for from_row, optimism, least in measures:
         # rows that a whole window stands before, so that a forecast may be of them
-        start = np.maximum(measure.from_row, first + window_length)
+        start = np.maximum(from_row, first + window_length)
         n_rows = int(np.maximum(reaching.bounds[1:] - start, 0).sum())
         if n_rows < _FEWEST:
             continue
-        residuals = _residuals_from(
-            network, windows=reaching, from_row=measure.from_row, start=start
-        )
-        if residuals is None:
+        seen = reaching.start + window_length
+        reaches = reaching.end > np.maximum(start[reaching.series], seen)
+        which = spread(np.flatnonzero(reaches), SCORED_WINDOWS)
+        if not len(which):
             continue
-        table = calibrate(
-            residuals,
-            n_rows=n_rows,
-            optimism=measure.optimism,
-            least=measure.least,
+        batch = reaching.gather(
+            which,
+            scored_from=from_row[reaching.series[which]],
+            device=next(network.parameters()).device,
         )
-        found.append(table)
+        try:
+            residuals = residuals_of(network, batch)
+        # of an equation that cannot be solved there are none
+        except SolverError:
+            continue
+        found.append(calibrate(residuals, n_rows, optimism=optimism, least=least))
         if n_rows >= _MANY:
             break
     if not found:
@@ -198,28 +188,3 @@ def measured_calibration(
     lags = np.unique(np.concatenate([table[:, 0] for table in found]))
     scales = np.max([scales_at(table, lags) for table in found], axis=0)
     return np.column_stack([lags, scales])
-
-
-def _residuals_from(
-    network: LatentODE, windows: WindowSet, from_row: Numbers, start: Numbers
-) -> Residuals | None:
-    """Return errors of windows that reach beyond ``start``, see `Measure`.
-
-    Rows from ``from_row`` on count. None where there are none, or where an equation
-    cannot be solved.
-    """
-    seen = windows.start + windows.window_length
-    reaches = windows.end > np.maximum(start[windows.series], seen)
-    which = spread(np.flatnonzero(reaches), SCORED_WINDOWS)
-    if not len(which):
-        return None
-    batch = make_batch(
-        windows,
-        which=which,
-        device=next(network.parameters()).device,
-        scored_from=from_row[windows.series[which]],
-    )
-    try:
-        return residuals_of(network, batch)
-    except SolverError:
-        return None

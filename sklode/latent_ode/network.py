@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from sklode.data.arrays import Numbers
-from sklode.latent_ode.windows import WindowSet
 from sklode.nn.autoencoder import Autoencoder, perceptron
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODERNN, build_encoder
@@ -44,29 +42,6 @@ class Batch(NamedTuple):
         if self.controls is None:
             return None
         return ControlPath(times=self.times, values=self.controls)
-
-
-def make_batch(
-    windows: WindowSet,
-    which: Numbers,
-    device: torch.device,
-    scored_from: Numbers | None = None,
-    hidden: Tensor | None = None,
-) -> Batch:
-    """Return windows as a batch on a device, see `WindowSet.gather`."""
-    found = windows.gather(which, scored_from)
-    controls = None
-    if found.controls is not None:
-        controls = torch.as_tensor(found.controls, device=device)
-    return Batch(
-        times=torch.as_tensor(found.times, device=device),
-        values=torch.as_tensor(found.values, device=device),
-        mask=torch.as_tensor(found.mask, device=device),
-        n_seen=windows.window_length,
-        controls=controls,
-        scored=torch.as_tensor(found.scored, device=device),
-        hidden=None if hidden is None else hidden.to(device),
-    )
 
 
 class Posterior(NamedTuple):

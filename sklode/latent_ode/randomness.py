@@ -1,7 +1,7 @@
 """Random numbers of a place: a function of seed, series and time alone.
 
 Bits are hashed (the finaliser of splitmix64; Steele, Lea, Flood 2014) from place and
-counter: what is drawn for a stamp does not depend on what else is asked.
+counter: what is drawn for a stamp does not depend on other queries.
 """
 
 from __future__ import annotations

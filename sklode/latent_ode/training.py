@@ -19,13 +19,12 @@ from sklode.data.scaled_rows import ScaledRows, spread
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.latent_ode.calibration import measured_calibration
 from sklode.latent_ode.model import LatentODEModel
-from sklode.latent_ode.network import Batch, LatentODE, build_network, make_batch
+from sklode.latent_ode.network import Batch, LatentODE, build_network
 from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
 from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
 from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
-    Material,
     Training,
     drawn_network,
     held_out_rows,
@@ -33,6 +32,7 @@ from sklode.training.preparation import (
     torch_threads,
 )
 from sklode.training.report import Reporter
+from sklode.training.trainer import Material
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT = 0.1  # share of rows, by early stopping
@@ -142,7 +142,7 @@ class LatentODETraining(Training[LatentODEModel]):
         n_controls = self.rows.controls.shape[1]
         # a median of some windows, of which a long series has very many
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
-        span = float(np.median(self.windows.gather(which).times[:, -1]))
+        span = float(np.median(self.windows.gather(which).times[:, -1].numpy()))
         solver = Solver(architecture.method, architecture.step_size)
         # faster oscillations are hardly seen one unit apart
         shortest = max(4.0, solver.shortest_period)
@@ -203,7 +203,7 @@ class LatentODETraining(Training[LatentODEModel]):
                     thinning=settings.thinning,
                     generator=generator,
                 )
-                yield make_batch(part, which=which, device=device, hidden=hidden)
+                yield part.gather(which, hidden=hidden, device=device)
 
         return Material(
             draw=draw,
@@ -226,7 +226,7 @@ class LatentODETraining(Training[LatentODEModel]):
             return None
         which = spread(found, SCORED_WINDOWS)
         scored_from = cut[windows.series[which]] if len(reaching) else None
-        batch = make_batch(windows, which=which, device=device, scored_from=scored_from)
+        batch = windows.gather(which, scored_from, device=device)
         scores = batch.scored is not None and bool(batch.scored.any())
         return batch if scores else None
 
@@ -239,7 +239,7 @@ def default_lengths(
 ) -> tuple[int, int]:
     """Return ``window_length`` and ``horizon``; of None see `LatentODEForecaster`."""
     longest = int(lengths.max())
-    # as many rows ahead as will be asked for; if that is open, as many as are seen
+    # as many rows ahead as will be forecast; if that is open, as many as are seen
     if horizon is None:
         wanted = (window_length or 20) if n_ahead is None else n_ahead
         horizon = wanted if window_length else min(wanted, longest // 3)

@@ -5,25 +5,17 @@ The hybrid model's are `sklode.hybrid.origins.Origins.seen`.
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import NamedTuple
 
 import numpy as np
+import torch
 
-from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.arrays import Flags, Numbers
 from sklode.data.scaled_rows import ScaledRows, count_up
+from sklode.latent_ode.network import Batch
 
 SCORED_WINDOWS = 64  # held out, after each epoch
-
-
-class WindowArrays(NamedTuple):
-    """Windows, (batch, time, ...); times count from each first row."""
-
-    times: Array
-    values: Array
-    mask: Flags
-    controls: Array | None
-    scored: Flags
 
 
 class WindowSet:
@@ -66,7 +58,7 @@ class WindowSet:
 
     def reaching(self, horizon: int) -> WindowSet:
         """Return windows that end ``horizon`` rows later or with their series."""
-        # one row after those seen, if any is asked for, makes a window
+        # one row after those seen, if any is forecast, makes a window
         return WindowSet(
             self.rows,
             window_length=self.window_length,
@@ -76,9 +68,13 @@ class WindowSet:
         )
 
     def gather(
-        self, which: Numbers, scored_from: Numbers | None = None
-    ) -> WindowArrays:
-        """Return windows as arrays of shape (batch, time, ...).
+        self,
+        which: Numbers,
+        scored_from: Numbers | None = None,
+        hidden: torch.Tensor | None = None,
+        device: torch.device | None = None,
+    ) -> Batch:
+        """Return windows as a batch, of which the encoder does not see ``hidden`` rows.
 
         Padding repeats the last row, masked. With ``scored_from`` only entries after
         what is seen are scored, from that row on.
@@ -95,11 +91,15 @@ class WindowSet:
             is_after = place >= self.window_length
             later = is_after & (rows >= scored_from[:, None])
             scored &= later[..., None]
-        return WindowArrays(
-            # a difference, before single precision cuts digits off
-            times=(times - times[:, :1]).astype(np.float32),
-            values=self.rows.values[rows],
-            mask=mask,
-            controls=None if controls is None else controls[rows],
-            scored=scored,
+        # a difference, before single precision cuts digits off
+        since = (times - times[:, :1]).astype(np.float32)
+        tensor = functools.partial(torch.as_tensor, device=device)
+        return Batch(
+            times=tensor(since),
+            values=tensor(self.rows.values[rows]),
+            mask=tensor(mask),
+            n_seen=self.window_length,
+            controls=None if controls is None else tensor(controls[rows]),
+            scored=tensor(scored),
+            hidden=None if hidden is None else hidden.to(device),
         )

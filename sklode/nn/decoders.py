@@ -25,7 +25,7 @@ class ControlPath(NamedTuple):
 
     def at(self, times: Tensor) -> Tensor:
         """Return u at ``times``, (batch, query); shape (batch, query, control)."""
-        # the first stamp not before the one asked for; past the last one, the last
+        # the first stamp not before the query; past the last one, the last
         right = torch.searchsorted(self.times.contiguous(), times.contiguous())
         right = right.clamp(max=self.times.shape[1] - 1)
         left = (right - 1).clamp(min=0)
@@ -46,8 +46,8 @@ class Decoder(nn.Module):
     .. math:: z(t) = \mathrm{ODESolve}(f_\theta, z_0, (t_0, t))
 
     (paper, Algorithm 2). The grid is anchored at t0, with the solver's
-    ``grid_spacing``, and reaches to the farthest stamp asked for, after t0 and,
-    where asked, before it. Between grid points the answer is the cubic Hermite
+    ``grid_spacing``, and reaches to the farthest query, after t0 and,
+    if there is one, before it. Between grid points the answer is the cubic Hermite
     interpolant of z and f(z) at both ends: it depends on no other stamp or series. A
     control is held over a grid step, at its value in the step's middle.
 
@@ -71,7 +71,7 @@ class Decoder(nn.Module):
         These are any, in any order, before or after each series' own ``t0``, (batch,).
         A vector field that takes controls needs them.
         """
-        # each side is asked for every stamp; those of the other count as t0 there,
+        # each side answers every stamp; those of the other count as t0 there,
         # so that they make its grid no longer
         elapsed = times - t0.unsqueeze(-1)
         later, earlier = elapsed.clamp(min=0), elapsed.clamp(max=0)

@@ -60,7 +60,7 @@ class ODERNN(nn.Module):
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
-        self.vector_field: Any = vector_field
+        self.vector_field = vector_field
         self.solver = Solver() if solver is None else solver
         # or, put in its place, any module that is called alike
         self.cell: Any = self._cell(input_size, hidden_size)
@@ -119,7 +119,8 @@ class ODERNN(nn.Module):
     ) -> Steps:
         """Split each series' gaps, given in processing order, into solver steps.
 
-        Nothing flows before the first visit, and after the last one where asked.
+        Nothing flows before the first visit or, with ``to_last_visit``
+        after the last one.
         """
         n_series, n_stamps = times.shape
         # some stamp before this one is observed: a count of those without its own

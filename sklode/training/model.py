@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 import pandas as pd
 
@@ -21,7 +20,7 @@ from sklode.training.parameters import TrainingSettings, model_of
 from sklode.training.trainer import HISTORY_COLUMNS
 
 
-def architecture_of(settings: TrainingSettings) -> dict[str, Any]:
+def architecture_of(settings: TrainingSettings) -> dict[str, object]:
     """Return the settings that a training which goes on must share."""
     names = *(one.name for one in fields(NetworkSettings)), "window_length", "horizon"
     given = {name: getattr(settings, name) for name in names}
@@ -39,7 +38,7 @@ class TrainedModel:
     units: Units
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder sees
-    architecture: dict[str, Any]  # the settings that the network was built with
+    architecture: dict[str, object]  # the settings that the network was built with
     columns: Columns = ((), (), {})
     # the training's history, a record per epoch
     rows: list[dict[str, float]] = field(default_factory=list)

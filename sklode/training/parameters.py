@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -22,7 +22,7 @@ MODEL_OF_LEVEL = {"auto": "hybrid", "series": "paper"}
 
 # layers and batches of at least one
 _SIZES = "hidden_size latent_size field_width field_depth emission_width batch_size"
-_CONSTRAINTS: dict[str, list[Any]] = {
+_CONSTRAINTS: dict[str, list[object]] = {
     **{name: [SIZE] for name in _SIZES.split()},
     "window_length": [SIZE, None],
     "horizon": [_COUNT, None],
@@ -97,7 +97,7 @@ def check_parameters(forecaster: TrainingSettings) -> None:
 
 
 def model_of(forecaster: TrainingSettings) -> str:
-    """Return which model is asked for, by ``model`` or by its earlier name."""
+    """Return which model is named, by ``model`` or by its earlier name."""
     return str(MODEL_OF_LEVEL.get(forecaster.level, forecaster.model))
 
 

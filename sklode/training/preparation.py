@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -22,11 +22,11 @@ from sklode.data.arrays import Numbers
 from sklode.data.history import History
 from sklode.data.known import Known
 from sklode.engine.threads import one_torch_thread
-from sklode.nn.autoencoder import Autoencoder, TrainingBatch
+from sklode.nn.autoencoder import Autoencoder
 from sklode.training.model import TrainedModel, architecture_of
 from sklode.training.parameters import TrainingSettings
 from sklode.training.report import Reporter
-from sklode.training.trainer import Draw, Trainer
+from sklode.training.trainer import Material, Schedule, Trainer
 
 _BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
 
@@ -38,8 +38,6 @@ _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 A few of Adam's steps, of the rate's size whatever the gradient, do harm.
 """
 
-Drawer: TypeAlias = np.random.RandomState | np.random.Generator
-
 # of torch, which fits in threads share
 _GLOBAL_GENERATOR = threading.Lock()
 
@@ -47,28 +45,12 @@ Network = TypeVar("Network", bound=Autoencoder)
 Model = TypeVar("Model", bound=TrainedModel)
 
 
-class Material(NamedTuple):
-    """What a training draws its batches from."""
-
-    draw: Draw
-    n_batches: int  # of an epoch
-    validation: TrainingBatch | None
-    warm_up_epochs: int = 0
-
-
-class Schedule(NamedTuple):
-    """How long a training takes, and how large its steps are."""
-
-    n_epochs: int = 0
-    rate: float = 1.0  # the peak, as a share of ``lr``
-
-
 class Training(ABC, Generic[Model]):
     """A training on all series, from new weights or those of ``start``.
 
     ``settings`` are a forecaster's parameters; its ``purpose`` is to "pretrain", "fit",
     "fine-tune" (fit what was pretrained) or "update"; ``n_ahead`` is the farthest step
-    of the horizon that will be asked for, if that is known. The weights of the network
+    of the horizon that will be forecast, if that is known. The weights of the network
     of ``model`` change as it learns; all else that is found makes a new model, at the
     end.
     """
@@ -145,14 +127,12 @@ class Training(ABC, Generic[Model]):
             network=self.network,
             settings=self.settings,
             generator=self.generator,
-            n_epochs=schedule.n_epochs,
-            n_batches=material.n_batches,
-            warm_up_epochs=material.warm_up_epochs,
-            rate=schedule.rate,
+            schedule=schedule,
+            material=material,
             goes_on=goes_on,
         )
         with torch_threads(self.network):
-            trainer.fit(material.draw, material.validation, reporter)
+            trainer.fit(reporter)
         return trainer
 
     def trained(self, trainer: Trainer) -> Model:
@@ -181,7 +161,10 @@ def seed_from(rng: np.random.RandomState) -> int:
 
 
 def held_out_rows(
-    bounds: Numbers, share: float, of_series: bool, rng: Drawer
+    bounds: Numbers,
+    share: float,
+    of_series: bool,
+    rng: np.random.RandomState | np.random.Generator,
 ) -> Numbers:
     """Return series' first held-out rows: ends of each, or some series whole."""
     first, end = bounds[:-1], bounds[1:]

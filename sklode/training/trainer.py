@@ -51,6 +51,22 @@ Draw: TypeAlias = Callable[[int], Iterable[TrainingBatch]]
 """Batches of an epoch, from 1 on."""
 
 
+class Material(NamedTuple):
+    """What a training draws its batches from."""
+
+    draw: Draw
+    n_batches: int  # of an epoch
+    validation: TrainingBatch | None
+    warm_up_epochs: int = 0
+
+
+class Schedule(NamedTuple):
+    """How long a training takes, and how large its steps are."""
+
+    n_epochs: int = 0
+    rate: float = 1.0  # the peak, as a share of ``lr``
+
+
 class Step(NamedTuple):
     """What a step finds; the history has means over those of an epoch."""
 
@@ -81,10 +97,8 @@ class Trainer:
     network: Autoencoder
     settings: TrainingSettings
     generator: torch.Generator
-    n_epochs: int
-    n_batches: int
-    warm_up_epochs: int = 0
-    rate: float = 1.0  # the peak, as a share of ``lr``
+    schedule: Schedule
+    material: Material
     # whether another is worth it
     goes_on: Callable[[int], bool] = lambda epoch: True
 
@@ -94,7 +108,7 @@ class Trainer:
         self.best_epoch = 0
         self.interrupted = False
         self._vector = self._as_one_vector()
-        lr = self.rate * self.settings.lr
+        lr = self.schedule.rate * self.settings.lr
         self._optimizer = torch.optim.AdamW(
             [self._vector], lr=lr, weight_decay=0.0, fused=True
         )
@@ -105,18 +119,17 @@ class Trainer:
         is_matrix = [torch.full_like(p, p.ndim > 1) for p in self._trained]
         decays = torch.cat([part.flatten() for part in is_matrix])
         self._decay = self.settings.weight_decay * decays
-        n_steps = max(self.n_epochs * self.n_batches, 1)
-        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+        n_steps = max(self.schedule.n_epochs * self.material.n_batches, 1)
+        self._cycle = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, max_lr=lr, total_steps=n_steps
         )
-        self._n_judged = math.ceil(_JUDGED_STEPS / self.n_batches)
+        self._n_judged = math.ceil(_JUDGED_STEPS / self.material.n_batches)
         self._losses: list[float] = []  # of epochs that are judged together
         # what training and these epochs began with, and what the last one left
         self._first = self._begun = self._ended = self._keep()
         self._best: _Kept | None = None  # of those judged
         self._validated: _Kept | None = None  # the best by validation
-        self._least = math.inf  # loss of these
-        self._waited = 0  # epochs since that improved
+        self._waited = 0  # epochs since its loss improved
         self._skipped = 0  # steps in a row that were not finite
         self.n_restored = 0
         self._given_up = False
@@ -136,22 +149,17 @@ class Trainer:
             parameter.grad = grad.view_as(parameter)
         return vector
 
-    def fit(
-        self,
-        draw: Draw,
-        validation: TrainingBatch | None = None,
-        reporter: Reporter | None = None,
-    ) -> None:
+    def fit(self, reporter: Reporter) -> None:
         """Train, or until Ctrl-C; leave the best weights in the network."""
+        n_epochs = self.schedule.n_epochs
         try:
             # the bar is closed before a warning is written
-            with closing(reporter or Reporter()) as told:
-                told.begin(self.n_epochs)
-                for epoch in range(1, self.n_epochs + 1):
-                    batches = draw(epoch)
-                    told.epoch_end(self.run_epoch(epoch, batches, validation))
+            with closing(reporter):
+                reporter.begin(n_epochs)
+                for epoch in range(1, n_epochs + 1):
+                    reporter.epoch_end(self.run_epoch(epoch))
                     is_over = self._given_up or self._waited >= _PATIENCE
-                    is_last = is_over or epoch == self.n_epochs
+                    is_last = is_over or epoch == n_epochs
                     if is_last or not self.goes_on(epoch):
                         break
         except KeyboardInterrupt:
@@ -161,7 +169,7 @@ class Trainer:
             self._load(self._ended)
             _warn(
                 f"training was interrupted after {len(self.records)} of "
-                f"{self.n_epochs} epochs; the best weights of these are kept."
+                f"{n_epochs} epochs; the best weights of these are kept."
             )
         if self.records:
             self._end()
@@ -169,15 +177,11 @@ class Trainer:
         for parameter in self._trained:
             parameter.data, parameter.grad = parameter.data.clone(), None
 
-    def run_epoch(
-        self,
-        epoch: int,
-        batches: Iterable[TrainingBatch],
-        validation: TrainingBatch | None,
-    ) -> Record:
+    def run_epoch(self, epoch: int) -> Record:
         """Take a step on every batch, judge them; return the history's record."""
+        batches, validation = self.material.draw(epoch), self.material.validation
         started = time.perf_counter()
-        is_warm_up = epoch <= self.warm_up_epochs
+        is_warm_up = epoch <= self.material.warm_up_epochs
         kl_weight = self.settings.kl_weight * (_WARM_UP_KL if is_warm_up else 1.0)
         if not self._losses:
             self._begun = self._ended
@@ -240,7 +244,7 @@ class Trainer:
         if self.settings.weight_decay:
             self._vector.detach().mul_(1 - self._group["lr"] * self._decay)
         self._optimizer.step()
-        self._schedule.step()
+        self._cycle.step()
         is_clipped = threshold is not None and norm >= threshold
         return Step(
             loss=loss.item(),
@@ -268,7 +272,7 @@ class Trainer:
         )
         if not is_worse:
             # while windows grow, losses of ever harder tasks cannot be compared
-            if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
+            if begun.loss < best.loss or epoch <= self.material.warm_up_epochs + 1:
                 self._best = begun
             return 0
         if self.n_restored == _MOST_RESTORED:
@@ -298,11 +302,12 @@ class Trainer:
 
     def _validate(self, loss: float, is_trained: bool) -> None:
         """Keep weights that validate best; count epochs without better."""
-        is_better = loss < self._least - _IMPROVEMENT
+        least = math.inf if self._validated is None else self._validated.loss
+        is_better = loss < least - _IMPROVEMENT
         self._waited = 0 if is_better else self._waited + 1
         # steps that were all skipped: no good weights
-        if loss < self._least and is_trained:
-            self._least, self._validated = loss, self._keep()
+        if loss < least and is_trained:
+            self._validated = self._keep()._replace(loss=loss)
 
     def _keep(self) -> _Kept:
         return _Kept(

@@ -62,11 +62,11 @@ def test_ten_stages_are_two_steps_of_five(monkeypatch: pytest.MonkeyPatch) -> No
 def test_answers_before_and_after_t0_equal_those_of_torch() -> None:
     fused, eager = both(solver=Solver("rk4", 0.6), n_controls=1)
     batch = windows(n_controls=1)
-    asked = 6 * torch.randn(4, 8)
+    queries = 6 * torch.randn(4, 8)
     answers = []
     for network in (fused, eager):
         p = network.encode(batch)
-        answers.append(network.decode(p.q_z0.mean, p, asked, batch.path))
+        answers.append(network.decode(p.q_z0.mean, p, queries, batch.path))
     torch.testing.assert_close(answers[0], answers[1], atol=1e-11, rtol=0)
 
 

@@ -82,7 +82,7 @@ def test_decode_between_steps_equals_torch(
     f: Any = field(3, control_size=n_controls, width=width, depth=depth)
     z0 = torch.randn(4, 3, requires_grad=True)
     dt = 0.7 * torch.randn(4, 5)
-    dt[1, 3:] = 0.0  # at rest from there on, dz/dt is asked at the end all the same
+    dt[1, 3:] = 0.0  # at rest from there on, dz/dt is needed at the end all the same
     dt[:, 4] = 0.0
     left = torch.randint(0, 5, (4, 8))
     left[1] = torch.randint(0, 3, (8,))

@@ -126,8 +126,8 @@ def test_gradients_that_fade_leave_no_subnormal_numbers() -> None:
     method, keeps, dt, left, theta, z0, added, *_ = made_of
     one, none = np.eye(5), np.zeros(5)
     layers = one, none, -one, none  # dz/dt = -tanh(z + what is added)
-    asked = np.full_like(left, 399), np.ones_like(theta)
-    run_of = 0.0 * dt + 0.5, *asked, 0.1 * z0, 0.0 * added, *layers
+    queries = np.full_like(left, 399), np.ones_like(theta)
+    run_of = 0.0 * dt + 0.5, *queries, 0.1 * z0, 0.0 * added, *layers
     made = kind(method, keeps, *map(as_single, run_of))
     found = np.abs(made.backward(np.ones_like(made.result))[4])
     assert found[:, -1].max() > 1e-3

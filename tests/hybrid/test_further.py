@@ -66,7 +66,7 @@ def test_weights_lengths_and_units_are_kept_from_the_first_pretraining() -> None
 
 
 @pytest.mark.parametrize(
-    ("given", "y", "told"),
+    ("given", "y", "message"),
     [
         ({"hidden_size": 5}, series(), r"same hidden_size, 3; got 5.*fresh clone"),
         ({}, waves(), r"index, .datetimes.*got .integers"),
@@ -75,10 +75,10 @@ def test_weights_lengths_and_units_are_kept_from_the_first_pretraining() -> None
     ],
 )
 def test_what_the_trained_network_is_not_for_is_refused(
-    given: dict[str, Any], y: Any, told: str
+    given: dict[str, Any], y: Any, message: str
 ) -> None:
     forecaster = tiny().pretrain(panel())
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         forecaster.set_params(**given).fit(y)
     assert forecaster.clone().reset().fit(y).is_fitted
 

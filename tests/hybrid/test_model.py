@@ -99,13 +99,13 @@ def test_before_and_between_observations_and_beyond_the_reach_the_structural_ans
 ) -> None:
     stamps = series().index
     unit = by_weight[0.0].time_unit_
-    asked = stamps[3:50:7] + pd.Timedelta("7min")
+    queries = stamps[3:50:7] + pd.Timedelta("7min")
     far = stamps[-1:] + (REACH + 0.1) * unit
     near = stamps[-1:] + (REACH - 0.1) * unit
-    asked = asked.append([stamps[:1] - pd.Timedelta("1D"), far])
-    expected = by_weight[0.0].predict_at(asked)
+    queries = queries.append([stamps[:1] - pd.Timedelta("1D"), far])
+    expected = by_weight[0.0].predict_at(queries)
     for weight, forecaster in by_weight.items():
-        pd.testing.assert_series_equal(forecaster.predict_at(asked), expected)
+        pd.testing.assert_series_equal(forecaster.predict_at(queries), expected)
         adjusted = forecaster.predict_at(near) - by_weight[0.0].predict_at(near)
         assert bool((adjusted.abs() > 1e-6).all()) is (weight > 0)
 
@@ -144,9 +144,9 @@ def test_weights_and_factors_are_linear_between_leads() -> None:
     made = NetworkWeights(
         np.array([2.0, 4.0]), weights, factors, factors, np.ones(1), 6.0
     )
-    weight, factor = made.at(0, np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
-    np.testing.assert_allclose(weight, [0, 0.2, 0.4, 0.6, 0])
-    np.testing.assert_allclose(factor, [1, 2.0, 1.5, 1.0, 1])
+    weight, factor, _ = made.at(np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
+    np.testing.assert_allclose(weight[:, 0], [0, 0.2, 0.4, 0.6, 0])
+    np.testing.assert_allclose(factor[:, 0], [1, 2.0, 1.5, 1.0, 1])
 
 
 def test_a_network_moves_forecasts_no_farther_than_it_was_proved(
@@ -241,21 +241,21 @@ def test_a_series_is_answered_alike_whatever_others_are_asked(
     late = y.groupby(level=0).cumcount(ascending=False).to_numpy() < 3
     forecaster = fitted(1.0, y[~late], X[~late] if controlled else None)
     assert forecaster._model.units.of_series is unequal
-    asked = y.index[late]
+    queries = y.index[late]
     given = X[late] if controlled else None
-    together = forecaster.predict_at(asked, X=given)
+    together = forecaster.predict_at(queries, X=given)
     level = fitted(0.0, y[~late], X[~late] if controlled else None)
-    assert (together - level.predict_at(asked, X=given)).abs().min(axis=None) > 1e-6
+    assert (together - level.predict_at(queries, X=given)).abs().min(axis=None) > 1e-6
     near: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}  # float32
     for key in ("s0", "s4"):
-        own = asked[asked.get_level_values(0) == key]
+        own = queries[queries.get_level_values(0) == key]
         alone = forecaster.predict_at(own, X=None if given is None else given.loc[own])
         pd.testing.assert_frame_equal(alone, together.loc[own], **near)
-    backward = forecaster.predict_at(asked[::-1], X=given)
+    backward = forecaster.predict_at(queries[::-1], X=given)
     pd.testing.assert_frame_equal(backward, together[::-1], **near)
     monkeypatch.setattr(prediction, "_ANSWERS_AT_ONCE", 4)
     pd.testing.assert_frame_equal(
-        forecaster.predict_at(asked, X=given), together, **near
+        forecaster.predict_at(queries, X=given), together, **near
     )
 
 
@@ -265,8 +265,8 @@ def test_leads_count_from_each_series_own_end() -> None:
     ends = y.groupby(level=0).tail(1).index
     for lead, counts in ((REACH - 0.1, True), (REACH + 0.1, False)):
         rows = [(key, end + lead * network.time_unit_) for key, end in ends]
-        asked = pd.MultiIndex.from_tuples(rows, names=y.index.names)
-        adjusted = network.predict_at(asked) - level.predict_at(asked)
+        queries = pd.MultiIndex.from_tuples(rows, names=y.index.names)
+        adjusted = network.predict_at(queries) - level.predict_at(queries)
         np.testing.assert_array_equal(adjusted.abs() > 1e-6, counts)
 
 

@@ -35,10 +35,10 @@ def test_a_window_shows_its_latest_rows_first_and_no_other_series() -> None:
 
 def test_after_an_origin_come_the_values_within_reach_of_the_same_series() -> None:
     origins = origins_of([1, 2, 3, 4, 5], [6, NAN, 8, 9])
-    asked = origins.after(np.array([1, 4, 5]), 2.0)
-    assert asked.window.tolist() == [0, 0, 2]
-    assert asked.row.tolist() == [2, 3, 7]
-    assert asked.lead.tolist() == [1, 2, 2]
+    queries = origins.after(np.array([1, 4, 5]), 2.0)
+    assert queries.window.tolist() == [0, 0, 2]
+    assert queries.row.tolist() == [2, 3, 7]
+    assert queries.lead.tolist() == [1, 2, 2]
 
 
 def test_usable_origins_have_rows_before_and_after() -> None:

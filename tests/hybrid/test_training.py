@@ -88,7 +88,7 @@ def test_where_training_on_diverges_the_network_stays_as_it_was_proved(
     proving.setattr(ahead.HybridTraining, "learn", learned)
     forecaster = auto(verbose=2).fit(series())
     left = forecaster.network_.own_lines.detach()
-    assert len(weights) == 3  # of two stretches, and all rows
+    assert len(weights) == 3  # of two folds, and all rows
     assert not (weights[0] == weights[2]).all()
     assert (left == weights[0 if diverges else 2]).all()
     assert ("Training on diverged" in capsys.readouterr().out) == diverges
@@ -110,9 +110,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     batch = ahead.HybridTraining._batch
 
-    def recorded(run: Any, origins: Any, **asked: Any) -> Any:
+    def recorded(run: Any, origins: Any, **queries: Any) -> Any:
         found.append(len(origins.times))
-        return batch(run, origins, **asked)
+        return batch(run, origins, **queries)
 
     monkeypatch.setattr(ahead.HybridTraining, "_batch", recorded)
     return found
@@ -130,7 +130,7 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
 
     monkeypatch.setattr(ahead, "fit_model", fit)
     forecaster = auto().fit(series())
-    assert levels == [60, 42, 51]  # of the forecasts, and of each stretch's proof
+    assert levels == [60, 42, 51]  # of the forecasts, and of each fold's proof
     assert list(dict.fromkeys(seen)) == [42, 51, 60]
     assert seen == sorted(seen)
     assert forecaster.location_[0] == np.median(series()[:42])
@@ -244,8 +244,8 @@ def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
 ) -> None:
     y = series()
     forecaster = auto(max_epochs=4, verbose=2)
-    told = pytest.warns(ConvergenceWarning, match="interrupted after 2 of 4")
-    with interrupt(KeyboardInterrupt(), 2), told:
+    warned = pytest.warns(ConvergenceWarning, match="interrupted after 2 of 4")
+    with interrupt(KeyboardInterrupt(), 2), warned:
         forecaster.fit(y)
     assert forecaster.n_epochs_ == 2
     assert "on all rows" not in capsys.readouterr().out
@@ -289,8 +289,8 @@ def test_windows_show_what_came_and_ask_for_what_followed(thinning: float) -> No
             assert ((row > last) & (row < 42)).all()
             expected = plain[row, batch.channel[mine].numpy()]
             np.testing.assert_allclose(batch.target[mine], expected, atol=1e-5)
-            asked = batch.lead[mine].expand(16, -1)
-            u = batch.path.at(asked).numpy()[k, :, 0]
+            queries = batch.lead[mine].expand(16, -1)
+            u = batch.path.at(queries).numpy()[k, :, 0]
             u = u * units.control_scale + units.control_location
             np.testing.assert_allclose(u, row, atol=1e-3)
     padded = sum(int((batch.times.diff(dim=1) == 0).sum()) for batch in batches)
@@ -338,5 +338,5 @@ def test_rows_are_scaled_once_to_draw_a_network_and_to_train_it(
 
     monkeypatch.setattr(ahead, "Origins", counted)
     auto().fit(series())
-    # of what is learned until it is proved, of a stretch more, of all
+    # of what is learned until it is proved, of a fold more, of all
     assert lengths == [42, 51, 60]

@@ -1,4 +1,4 @@
-"""Answers depend on the model, the history and the stamp asked; on nothing else."""
+"""Answers depend on the model, the history and the stamp queries; on nothing else."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_an_extra_stamp_changes_no_other_answer(kind: type, method: str) -> None
     y = waves()
     forecaster = tiny(kind, method=method).fit(y)
     end = y.index[-1]
-    asked = [y.index[1], y.index[-2] + 1, end + 15]
+    queries = [y.index[1], y.index[-2] + 1, end + 15]
     extra = [-200, y.index[3] + 1, end, end + 14, end + 16, end + 400]
-    alone = forecaster.predict(at(asked))
-    together = forecaster.predict(at(sorted(asked + extra)))
-    np.testing.assert_allclose(together[asked], alone, rtol=0, atol=1e-6)
+    alone = forecaster.predict(at(queries))
+    together = forecaster.predict(at(sorted(queries + extra)))
+    np.testing.assert_allclose(together[queries], alone, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_each_series_of_a_panel_reads_its_own_controls() -> None:
     forecaster = tiny(max_epochs=10).fit(y, X)
     ends = y.groupby(level=0).tail(1).index
     rows = [(key, end + pd.Timedelta("9min")) for key, end in ends]
-    asked = pd.MultiIndex.from_tuples(rows, names=y.index.names)
-    future = pd.DataFrame({"u": [1.0, 2.0]}, asked)
-    forecast = forecaster.predict_at(asked, X=future)
+    queries = pd.MultiIndex.from_tuples(rows, names=y.index.names)
+    future = pd.DataFrame({"u": [1.0, 2.0]}, queries)
+    forecast = forecaster.predict_at(queries, X=future)
     future.loc["s1"] = 7.0
-    changed = forecaster.predict_at(asked, X=future)
+    changed = forecaster.predict_at(queries, X=future)
     assert np.array_equal(changed.loc["s0"], forecast.loc["s0"])
     assert np.abs(changed.loc["s1"] - forecast.loc["s1"]).to_numpy().item() > 1e-6
 
@@ -94,22 +94,22 @@ def test_stamps_past_the_last_are_answered_by_the_last_window() -> None:
     earlier, inside = y.copy(), y.copy()
     earlier.iloc[-7] += 1  # window_length is 6
     inside.iloc[-6] += 1
-    asked = [*y.index[-3:], y.index[-1] + pd.Timedelta("20min")]
+    queries = [*y.index[-3:], y.index[-1] + pd.Timedelta("20min")]
     answers = [
-        pretrained().fit(data).predict(at(asked)) for data in (y, earlier, inside)
+        pretrained().fit(data).predict(at(queries)) for data in (y, earlier, inside)
     ]
     np.testing.assert_array_equal(answers[1], answers[0])
     assert np.abs(answers[2] - answers[0]).min() > 1e-6
 
 
-def seen_by(forecaster: Any, y: pd.Series, asked: pd.Index) -> np.ndarray:
+def seen_by(forecaster: Any, y: pd.Series, queries: pd.Index) -> np.ndarray:
     """Return which rows change which answers, (row, answer)."""
-    expected = copy.deepcopy(forecaster).fit(y).predict(at(asked))
+    expected = copy.deepcopy(forecaster).fit(y).predict(at(queries))
     seen = []
     for row in range(len(y)):
         changed = y.copy()
         changed.iloc[row] += 1
-        answer = copy.deepcopy(forecaster).fit(changed).predict(at(asked))
+        answer = copy.deepcopy(forecaster).fit(changed).predict(at(queries))
         seen.append((answer != expected).to_numpy())
     return np.array(seen)
 
@@ -126,9 +126,9 @@ def test_a_stamp_is_answered_by_a_window_around_it() -> None:
     n, length = 30, 8
     y = with_gap(n, 15)
     minute = pd.Timedelta("1min")
-    asked = y.index.union(y.index[:-1] + minute / 2)
-    seen = seen_by(pretrained(window_length=length), y, asked)
-    for stamp, rows in zip(asked, seen.T, strict=True):
+    queries = y.index.union(y.index[:-1] + minute / 2)
+    seen = seen_by(pretrained(window_length=length), y, queries)
+    for stamp, rows in zip(queries, seen.T, strict=True):
         first, last = np.flatnonzero(rows)[[0, -1]]
         assert rows.sum() == last - first + 1 == length
         n_before = int((y.index[first : last + 1] <= stamp).sum())
@@ -138,10 +138,10 @@ def test_a_stamp_is_answered_by_a_window_around_it() -> None:
 
 def test_an_update_leaves_the_answers_well_inside_as_they_are() -> None:
     y = waves(uneven_stamps(29))
-    asked = at(y.index[:19])
+    queries = at(y.index[:19])
     forecaster = pretrained().fit(y[:24])
-    before = forecaster.predict(asked)
-    after = forecaster.update(y[24:], update_params=False).predict(asked)
+    before = forecaster.predict(queries)
+    after = forecaster.update(y[24:], update_params=False).predict(queries)
     np.testing.assert_allclose(after, before, rtol=0, atol=1e-6)
 
 
@@ -151,11 +151,11 @@ def test_windows_of_a_panel_stay_within_their_series() -> None:
     for key in ("s0", "s1", "s2"):
         alone = pretrained().fit(y.loc[key])
         stamps = y.loc[key].index
-        asked = stamps.union(stamps + pd.Timedelta("30s"))
-        asked = asked.insert(0, asked[0] - pd.Timedelta("9min"))
-        rows = pd.MultiIndex.from_product([[key], asked], names=y.index.names)
+        queries = stamps.union(stamps + pd.Timedelta("30s"))
+        queries = queries.insert(0, queries[0] - pd.Timedelta("9min"))
+        rows = pd.MultiIndex.from_product([[key], queries], names=y.index.names)
         np.testing.assert_allclose(
-            fitted.predict_at(rows), alone.predict_at(asked), rtol=0, atol=1e-6
+            fitted.predict_at(rows), alone.predict_at(queries), rtol=0, atol=1e-6
         )
 
 
@@ -174,9 +174,9 @@ def test_a_long_series_is_answered_by_few_windows(length: int) -> None:
 
 def test_a_stamp_before_the_first_is_answered_by_the_first_window() -> None:
     y = waves(uneven_stamps(20))
-    asked = at([y.index[0] - pd.Timedelta("5min")])
-    expected = pretrained().fit(y).predict(asked)
-    alone = pretrained().fit(y[:6]).predict(asked)
+    queries = at([y.index[0] - pd.Timedelta("5min")])
+    expected = pretrained().fit(y).predict(queries)
+    alone = pretrained().fit(y[:6]).predict(queries)
     np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-6)
 
 

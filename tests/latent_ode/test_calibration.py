@@ -159,10 +159,10 @@ def test_the_scale_is_that_of_the_column_and_the_time_outside_the_history() -> N
     lags = np.array([-9, -4, -2, 0, 0, 2, 3, 4, 9])
     expected = scales[[2, 2, 1, 0, 0, 1, 1, 2, 2]]
     expected[6] = [5.0, 5.5]
-    asked = np.where(lags < 0, first, last) + lags * int(unit)
-    asked[3] = y.index[5]
-    ratio = scaled.predict_var(pd.Index(asked) - last) / plain.predict_var(
-        pd.Index(asked) - last
+    queries = np.where(lags < 0, first, last) + lags * int(unit)
+    queries[3] = y.index[5]
+    ratio = scaled.predict_var(pd.Index(queries) - last) / plain.predict_var(
+        pd.Index(queries) - last
     )
     np.testing.assert_allclose(ratio, expected**2)
 

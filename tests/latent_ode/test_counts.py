@@ -77,19 +77,19 @@ def test_nothing_is_below_zero_and_counts_are_whole(name: str) -> None:
         assert (values >= 0).all(), answer
     is_whole = [(found[k] % 1 == 0).all() for k in ("quantiles", "interval", "paths")]
     assert all(is_whole) is (name not in FRACTIONS)
-    told = "not below zero" if name in FRACTIONS else "counts"
-    assert (forecaster.components_["values"] == told).all()
+    kind = "not below zero" if name in FRACTIONS else "counts"
+    assert (forecaster.components_["values"] == kind).all()
 
 
 def test_the_past_is_not_below_zero() -> None:
     y = poisson(0.4).drop(days(140)[60:75])
     forecaster = structural(y)
-    asked = pd.date_range("2023-12-20", periods=160, freq="D")
-    low, high = forecaster.predict_interval(fh=asked).to_numpy().T
-    assert (forecaster.predict_at(asked) >= 0).all(axis=None)
+    queries = pd.date_range("2023-12-20", periods=160, freq="D")
+    low, high = forecaster.predict_interval(fh=queries).to_numpy().T
+    assert (forecaster.predict_at(queries) >= 0).all(axis=None)
     assert (low >= 0).all()
     np.testing.assert_array_equal(high % 1, 0)
-    assert (forecaster.sample(asked, n_samples=50) >= 0).all(axis=None)
+    assert (forecaster.sample(queries, n_samples=50) >= 0).all(axis=None)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.6])
@@ -136,17 +136,17 @@ def test_intervals_cover(kind: str) -> None:
     assert 0.86 < np.mean(covered) < 0.995
 
 
-@pytest.mark.parametrize(("value", "told"), [(-1.0, "any"), (0.5, "not below zero")])
+@pytest.mark.parametrize(("value", "kind"), [(-1.0, "any"), (0.5, "not below zero")])
 @pytest.mark.parametrize("update_params", [False, True])
 def test_an_update_may_end_what_is_known_of_values(
-    value: float, told: str, update_params: bool
+    value: float, kind: str, update_params: bool
 ) -> None:
     forecaster = structural(poisson(0.4)[:100])
     assert (forecaster.components_["values"] == "counts").all()
     forecaster.update(
         pd.Series([value], days(140)[100:101]), update_params=update_params
     )
-    assert (forecaster.components_["values"] == told).all()
+    assert (forecaster.components_["values"] == kind).all()
     found = all_of(forecaster)["quantiles"]
-    assert (found < 0).any() == (told == "any")
+    assert (found < 0).any() == (kind == "any")
     assert (found % 1 != 0).any()

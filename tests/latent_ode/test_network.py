@@ -95,12 +95,12 @@ def test_bound_of_shown_rows_is_that_of_torchs_distributions(kind: str) -> None:
 def test_no_state_before_t0_is_solved_for_where_nothing_was_observed() -> None:
     network, batch = latent_ode(), windows()
     batch.mask[0, :2] = False  # t0 of the first window is its third stamp
-    asked: list[dict[str, Tensor]] = []
+    queries: list[dict[str, Tensor]] = []
     network.decoder.register_forward_pre_hook(
-        lambda _, z0, named: asked.append(named), with_kwargs=True
+        lambda _, z0, named: queries.append(named), with_kwargs=True
     )
     network(batch)
-    t0, times = asked[0]["t0"], asked[0]["times"]
+    t0, times = queries[0]["t0"], queries[0]["times"]
     assert float((times - t0.unsqueeze(-1)).min()) == 0.0
 
 
@@ -156,8 +156,8 @@ def test_controls_reach_the_encoder_the_flow_and_the_emission() -> None:
     changed[:, 1] += 1.0
     other = batch._replace(controls=changed)
     assert least_change(network.encode(other).q_z0.mean, p.q_z0.mean) > 1e-6
-    z0, asked = p.q_z0.mean, batch.times[:, 4:5]
-    answers = [network.decode(z0, p, asked, u) for u in (path, other.path)]
+    z0, queries = p.q_z0.mean, batch.times[:, 4:5]
+    answers = [network.decode(z0, p, queries, u) for u in (path, other.path)]
     assert least_change(*answers) > 1e-6
     # at t0 nothing has flowed: only the emission reads the control
     start = p.t0.unsqueeze(-1)

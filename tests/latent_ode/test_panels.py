@@ -101,9 +101,9 @@ def test_steps_count_from_each_series_own_end() -> None:
 
 def test_stamps_are_asked_of_every_series() -> None:
     forecaster = fitted()
-    asked = minutes("2021-01-31 23:45", 45 * 24 * 60 // 3, 30 * 60, 11 * 24 * 60)
-    far = dict.fromkeys(STAMPS, asked)
-    assert_on_lines(forecaster.predict(asked), far, near=10.0)
+    queries = minutes("2021-01-31 23:45", 45 * 24 * 60 // 3, 30 * 60, 11 * 24 * 60)
+    far = dict.fromkeys(STAMPS, queries)
+    assert_on_lines(forecaster.predict(queries), far, near=10.0)
     before = {key: index[:1] - HOUR for key, index in STAMPS.items()}
     assert_on_lines(forecaster.predict_at(rows(before)), before)
     backward = rows(STAMPS)[::-1]

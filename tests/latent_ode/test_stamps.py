@@ -139,8 +139,8 @@ def test_moving_forward_asks_after_each_fold(name: str) -> None:
     few = on_line(kind.steps(1, 2, 4, 6), kind.step)
     forecasts = fitted_on(name).update_predict(few, absolute, None, False)
     for k in (0, 1):
-        asked = few.index[k + 1 : k + 3]
-        assert_on_line(forecasts.iloc[:, k].dropna(), asked, kind.step)
+        queries = few.index[k + 1 : k + 3]
+        assert_on_line(forecasts.iloc[:, k].dropna(), queries, kind.step)
 
 
 @pytest.mark.parametrize("name", ["load", None])

@@ -137,11 +137,11 @@ def test_rows_that_are_held_out_teach_neither_network_nor_units(
     )
     for name in ("location_", "scale_"):
         np.testing.assert_array_equal(getattr(one, name), getattr(moved, name))
-    told = ["validation_loss", "seconds"]
+    apart = ["validation_loss", "seconds"]
     pd.testing.assert_frame_equal(
-        one.history_.drop(columns=told), moved.history_.drop(columns=told)
+        one.history_.drop(columns=apart), moved.history_.drop(columns=apart)
     )
-    assert (one.history_[told[0]] != moved.history_[told[0]]).all()
+    assert (one.history_[apart[0]] != moved.history_[apart[0]]).all()
     # without early stopping they are rows like any other
     settings["early_stopping"] = False
     scales = [tiny(**settings).fit(data, X=X).scale_ for data in (y, other)]

@@ -83,6 +83,7 @@ def test_scored_are_the_observed_rows_after_the_seen_part_from_a_row_on() -> Non
     batch = windows(window_length=1, horizon=3).gather(
         np.arange(3), np.array([2, 4, 0])
     )
+    assert batch.scored is not None
     assert batch.scored[..., 0].tolist() == [
         [False, False, False, True],
         [False, False, False, True],
@@ -94,6 +95,8 @@ def test_scored_are_the_observed_rows_after_the_seen_part_from_a_row_on() -> Non
 def test_a_channel_left_out_is_seen_but_never_scored(scored_from: np.ndarray) -> None:
     batch = windows(1, 3, n_channels=2).gather(np.arange(3), scored_from)
     expected = windows(1, 3).gather(np.arange(3), scored_from)
+    assert batch.scored is not None
+    assert expected.scored is not None
     np.testing.assert_array_equal(batch.mask[..., 1], expected.mask[..., 0])
     np.testing.assert_array_equal(batch.scored[..., 0], expected.scored[..., 0])
     assert not batch.scored[..., 1].any()

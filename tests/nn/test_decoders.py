@@ -72,8 +72,8 @@ def test_an_answer_does_not_depend_on_others_or_on_their_order(
     times = t0.unsqueeze(-1) + offsets * torch.tensor([[1.0], [3.0], [0.1], [2.0]])
     before = decoder(z0, t0, times, path)
     for extra in (-7.7, 0.25, 1.0, 11.1):
-        asked = torch.cat([t0.unsqueeze(-1) + extra, times.flip(1)], 1)
-        after = decoder(z0, t0, asked, path)[:, 1:].flip(1)
+        queries = torch.cat([t0.unsqueeze(-1) + extra, times.flip(1)], 1)
+        after = decoder(z0, t0, queries, path)[:, 1:].flip(1)
         torch.testing.assert_close(after, before, atol=1e-12, rtol=0)
     for k in range(4):
         one = slice(k, k + 1)
@@ -109,8 +109,8 @@ def test_control_path_is_linear_between_its_stamps_and_held_outside() -> None:
         torch.tensor([[0.0, 2.0, 3.0, 3.0], [10.0, 11.0, 15.0, 15.0]]),  # padded
         torch.tensor([[1.0, 5.0, -1.0, -1.0], [0.0, 2.0, 10.0, 10.0]]).unsqueeze(-1),
     )
-    asked = torch.tensor([[-9.0, 0.0, 0.5, 2.0, 2.75, 3.0, 8.0]])
-    u = path.at(torch.cat([asked, asked + 10.0]))[..., 0]
+    queries = torch.tensor([[-9.0, 0.0, 0.5, 2.0, 2.75, 3.0, 8.0]])
+    u = path.at(torch.cat([queries, queries + 10.0]))[..., 0]
     expected = torch.tensor(
         [[1.0, 1.0, 2.0, 5.0, 0.5, -1.0, -1.0], [0.0, 0.0, 1.0, 4.0, 5.5, 6.0, 10.0]]
     )

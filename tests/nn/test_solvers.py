@@ -122,7 +122,7 @@ def test_failed_step_control_names_method_and_remedy(method: str) -> None:
 
 
 def gradients(method: str) -> list[Tensor]:
-    """Return gradients by z0 and weights, of a trajectory that is asked at stamps."""
+    """Return gradients by z0 and weights, of a trajectory at stamps."""
     torch.manual_seed(0)
     f, z0 = field(3, control_size=1), torch.randn(2, 3, requires_grad=True)
     with torch.no_grad():

@@ -20,7 +20,7 @@ from tests.training.trainees import (
     linear,
     root,
     train,
-    trainer_of,
+    trained,
 )
 
 SGD = pytest.mark.usefixtures("sgd")
@@ -42,8 +42,10 @@ def thrown(
             network.throw(at[epoch])
         return [batch(2.0)] * 20
 
-    trainer = trainer_of(network, 9, 20, lr=0.01, clip_norm=None, **given)
-    trainer.fit(draw, batch() if held_out else None)
+    validation = batch() if held_out else None
+    trainer = trained(
+        network, draw, 9, 20, validation, lr=0.01, clip_norm=None, **given
+    )
     return trainer, [*seen, network.weight]
 
 
@@ -78,14 +80,13 @@ def test_the_diverged_end_of_a_training_is_not_kept() -> None:
 def test_while_windows_grow_training_goes_back_to_the_last_epoch() -> None:
     numbers = {1: 3.0, 2: 2.5, 3: 2.0, 4: 2.0}  # windows that are ever harder
     network = Trainee(bowl, weight=3.0)
-    trainer = trainer_of(network, 5, 20, lr=1e-3, clip_norm=None, warm_up_epochs=4)
 
     def draw(epoch: int) -> Any:
         if epoch == 5:
             network.throw(50.0)
         return [batch(numbers.get(epoch, 2.0))] * 20
 
-    trainer.fit(draw)
+    trainer = trained(network, draw, 5, 20, lr=1e-3, clip_norm=None, warm_up_epochs=4)
     assert column(trainer, "restored_epoch") == [0, 0, 0, 0, 4]
 
 
@@ -102,8 +103,12 @@ def test_while_windows_grow_training_goes_back_to_the_last_epoch() -> None:
 def test_data_that_were_hard_are_no_divergence(
     log_likelihood: Any, numbers: list[float]
 ) -> None:
-    trainer = trainer_of(Trainee(log_likelihood, weight=2.5), 4, 9)
-    trainer.fit(lambda epoch: [batch(numbers[epoch - 1])] * 9)
+    trainer = trained(
+        Trainee(log_likelihood, weight=2.5),
+        draw=lambda epoch: [batch(numbers[epoch - 1])] * 9,
+        n_epochs=4,
+        n_batches=9,
+    )
     assert column(trainer, "restored_epoch") == [0] * 4
 
 
@@ -113,7 +118,7 @@ def test_training_is_given_up_when_it_diverges_again_and_again() -> None:
         trainer = train(
             network,
             [batch(2.0)] * 20,
-            told=lambda _: network.throw(50.0),
+            after=lambda _: network.throw(50.0),
             n_epochs=30,
             lr=1e-3,
         )
@@ -124,13 +129,12 @@ def test_training_is_given_up_when_it_diverges_again_and_again() -> None:
 @pytest.mark.parametrize(("n_batches", "n_judged"), [(20, 1), (7, 3), (2, 10)])
 def test_epochs_of_few_steps_are_judged_together(n_batches: int, n_judged: int) -> None:
     network = Trainee(linear, weight=0.5)
-    trainer = trainer_of(network, 60, n_batches, lr=1e-9)
 
     def draw(epoch: int) -> Any:
         network.throw(3.0 if 30 < epoch <= 30 + n_judged else 0.5)
         return [batch()] * n_batches
 
-    trainer.fit(draw)
+    trainer = trained(network, draw, 60, n_batches, lr=1e-9)
     restored = column(trainer, "restored_epoch")
     assert [k for k, epoch in enumerate(restored, 1) if epoch] == [30 + n_judged]
     assert max(restored) <= 30
@@ -162,24 +166,24 @@ def test_a_divergence_restores_the_best_validated_weights(
 ) -> None:
     network, kept = Trainee(root, held_out=losses), [1.0]
 
-    def told(row: dict[str, float]) -> None:
+    def broken(row: dict[str, float]) -> None:
         kept.append(network.weight)
         if len(kept) > 2:  # push it out of the root's domain
             network.throw(-1.0)
 
     with pytest.warns(ConvergenceWarning, match=f"weights of epoch {best} are kept"):
-        train(network, [batch()] * 5, batch(), told, n_epochs=9, lr=1e-3)
+        train(network, [batch()] * 5, batch(), broken, n_epochs=9, lr=1e-3)
     assert network.weight == kept[best]
 
 
 @SGD
 def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> None:
-    told = (
+    message = (
         r"diverged: .* is [\d.e+]+, and 0\.5 with the weights of epoch 0; "
         r".*Lower lr \(lr=5\), or set clip_norm.*step_size.*'hybrid' keeps what"
     )
     network, batches = Trainee(bowl), [batch(0.0)] * 10
-    with pytest.warns(ConvergenceWarning, match=told):
+    with pytest.warns(ConvergenceWarning, match=message):
         trainer = train(network, batches, n_epochs=2, lr=5.0, clip_norm=None)
     assert (trainer.best_epoch, network.weight) == (0, 1.0)
 

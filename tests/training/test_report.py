@@ -115,8 +115,8 @@ def test_the_log_has_a_line_per_epoch_as_soon_as_it_ends(
 def test_the_bar_of_a_training_that_breaks_off_is_closed(terminal: Screen) -> None:
     from tqdm.auto import tqdm
 
-    told = pytest.raises(ZeroDivisionError)
-    with interrupt(ZeroDivisionError(), 2), told:
+    raised = pytest.raises(ZeroDivisionError)
+    with interrupt(ZeroDivisionError(), 2), raised:
         tiny(max_epochs=3, verbose=1).fit(waves())
     assert not tqdm._instances
     assert terminal.text.endswith("\n")

@@ -225,8 +225,8 @@ def test_an_interruption_keeps_the_best_weights_of_the_epochs_before(
     # in the middle of the fourth epoch
     network, seen = interrupted_at(8, held_out=losses), [1.0]
     batches, held_out = [batch(3.0)] * 2, batch() if losses else None
-    told = r"interrupted after 3 of 9 .* kept\."
-    with pytest.warns(ConvergenceWarning, match=told):
+    message = r"interrupted after 3 of 9 .* kept\."
+    with pytest.warns(ConvergenceWarning, match=message):
         trainer = train(
             network, batches, held_out, lambda _: seen.append(network.weight), 9
         )

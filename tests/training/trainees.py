@@ -16,7 +16,7 @@ from sklode.latent_ode.network import Batch, Bound
 from sklode.latent_ode.training import LatentODETraining
 from sklode.training.preparation import Training
 from sklode.training.report import Reporter
-from sklode.training.trainer import Trainer
+from sklode.training.trainer import Material, Schedule, Trainer
 from tests.epochs import after_each_epoch
 
 Part = Callable[[Tensor, Tensor], Tensor]
@@ -99,30 +99,50 @@ class Recording(torch.optim.SGD):
         super().step(closure)
 
 
-def trainer_of(
-    network: Any, n_epochs: int, n_batches: int, seed: int = 0, **given: Any
+def trained(
+    network: Any,
+    draw: Callable[[int], Any],
+    n_epochs: int,
+    n_batches: int,
+    validation: Batch | None = None,
+    seed: int = 0,
+    warm_up_epochs: int = 0,
+    **given: Any,
 ) -> Trainer:
-    """Return a trainer; what is no setting of the forecasters goes to itself."""
+    """Return a trainer that has trained, on what is drawn in each epoch."""
     settings = {"lr": 0.01, "clip_norm": 1.0, "kl_weight": 1.0, "weight_decay": 0.0}
-    settings |= {name: given.pop(name) for name in settings if name in given}
+    settings |= given
     generator = torch.Generator().manual_seed(seed)
-    told = SimpleNamespace(**settings)
-    return Trainer(network, told, generator, n_epochs, n_batches, **given)
+    named = SimpleNamespace(**settings)
+    trainer = Trainer(
+        network=network,
+        settings=named,
+        generator=generator,
+        schedule=Schedule(n_epochs),
+        material=Material(draw, n_batches, validation, warm_up_epochs),
+    )
+    trainer.fit(Reporter())
+    return trainer
 
 
 def train(
     network: nn.Module,
     batches: Sequence[Batch],
     validation: Batch | None = None,
-    told: Callable[[dict[str, float]], Any] = lambda row: None,
+    after: Callable[[dict[str, float]], Any] = lambda row: None,
     n_epochs: int = 1,
     **given: Any,
 ) -> Trainer:
     """Train on the same batches in every epoch."""
-    trainer = trainer_of(network, n_epochs, len(batches), **given)
-    with after_each_epoch(told):
-        trainer.fit(lambda *_: batches, validation)
-    return trainer
+    with after_each_epoch(after):
+        return trained(
+            network,
+            draw=lambda epoch: batches,
+            n_epochs=n_epochs,
+            n_batches=len(batches),
+            validation=validation,
+            **given,
+        )
 
 
 def assert_kept(found: nn.Module, before: nn.Module, atol: float = 1e-6) -> None:
