@@ -221,16 +221,21 @@ class History:
         rows = self.given.merged(found, warns=False)
         longest = self.steps[int(np.argmax(self.given.lengths))]
         n_new = len(rows.keys) - len(self.steps)
-        left_out = self.left_out
+        new = rows.where(rows.series >= len(self.steps))
+
+        def longer(table: Array | None, more: Array) -> Array | None:
+            return None if table is None else np.concatenate([table, more])
+
+        nothing, left_out = np.zeros(new.values.shape), self.left_out
         if left_out is not None:
-            n_rows = len(rows.ticks) - len(left_out)
-            more = np.zeros((n_rows, left_out.shape[1]), dtype=bool)
-            left_out = np.concatenate([left_out, more])
+            left_out = np.concatenate([left_out, nothing.astype(bool)])
         return replace(
             self,
             given=rows,
             steps=self.steps + [longest] * n_new,
             left_out=left_out,
+            imputations=longer(self.imputations, new.controls),
+            input_deviations=longer(self.input_deviations, nothing),
             waiting=None,
         )
 
@@ -411,6 +416,7 @@ class History:
         check_index(X.index, name="X")
         check_kinds(X, index)
         is_known = rows.holds(places.series, places.ticks)
+        is_known &= self.is_seen[places.series]
         needed = index[~is_known].unique()
         unknown = _unknown_of(X, needed)
         X = self.columns.read(X)
