@@ -180,7 +180,7 @@ class History:
             rows, left_out = cleaned(
                 rows,
                 channels=self.channels,
-                judged=[number[key] for key in new.keys],
+                judged=[number[key] for key in new.keys if key in number],
                 left_out=left_out,
                 n_seen=n_known,
             )
@@ -194,6 +194,11 @@ class History:
             input_deviations=None,
             waiting=waiting,
         )
+
+    def check_all_seen(self) -> None:
+        """Check that every series has an observed value."""
+        if self.waiting is not None:
+            self.given.merged(self.waiting, warns=False).check_observed()
 
     def with_series(self, index: pd.Index | None, X: Frame | None) -> History:
         """Return it with the series of an index, or of X, of which no y was seen.

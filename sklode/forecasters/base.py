@@ -190,8 +190,8 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             self._check_continues(start, history)
         check_step(fh, self._cutoff, history.steps)
-        if history.waiting is not None and not self._fills_X:
-            history.given.merged(history.waiting, warns=False).check_observed()
+        if not self._fills_X:
+            history.check_all_seen()
         if purpose != "fine-tune":
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
@@ -201,6 +201,8 @@ class ContinuousForecaster(BaseForecaster):
     ) -> Self:
         """Take up observations; with ``update_params`` learn from all once more."""
         history = self._history.extended(y, X, self.freq)
+        if not self._fills_X:
+            history.check_all_seen()
         structural = getattr(self._model, "structural", None)
         said = self._history.unknown
         history = self._filled(history, structural, said)
