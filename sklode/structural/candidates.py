@@ -176,7 +176,7 @@ class Candidate(NamedTuple):
         """
         found = self._with_own_scaling(table, span)
         if self.coefficients is None:
-            return found
+            return found._replace(levels=self._levels(table))
         n = len(table.lengths)
         X = table.inputs[:, 1:][:, self.model.form.columns]
         prior = self.coefficients.prior(
@@ -184,7 +184,18 @@ class Candidate(NamedTuple):
             ratios=found.scaling.ratios(n),
             centres=table.means(X),
         )
-        return found._replace(prior=prior)
+        return found._replace(prior=prior, levels=self._levels(table))
+
+    def _levels(self, table: ChannelRows) -> Array | None:
+        """Return how far series' levels are from what is known before their rows."""
+        effects, coefficients = self.scaling.random_effects, self.coefficients
+        told = np.nan if coefficients is None else coefficients.deviation
+        is_empty = table.lengths == 0
+        if effects is not None and np.isfinite(effects.distance):
+            # those that have rows have locations of their own
+            distance = told if np.isfinite(told) else effects.distance
+            return np.where(is_empty, distance, np.nan) if is_empty.any() else None
+        return np.full(len(is_empty), told) if np.isfinite(told) else None
 
     def first(self, space: StateSpace, n: int) -> States:
         """Return the states before the first rows of ``n`` series."""
@@ -220,11 +231,7 @@ class Candidate(NamedTuple):
         if effects.in_proportion:
             location = usual.location * scale / usual.scale
         of_series = LocationScale(location, scale)
-        own = usual._replace(of_series=of_series, cost=cost)
-        is_empty, levels = table.lengths == 0, None
-        if is_empty.any():
-            levels = np.where(is_empty, effects.distance, np.nan)
-        return self._replace(scaling=own, levels=levels)
+        return self._replace(scaling=usual._replace(of_series=of_series, cost=cost))
 
     def measured(self, table: ChannelRows, span: float) -> tuple[Array, Array, Array]:
         """Return each series' location, scale, and variance of its logarithm.

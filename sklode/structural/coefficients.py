@@ -36,6 +36,7 @@ class Pooling:
     has_mean: bool = False  # none: those of a series tell nothing of another's
     spread: float = 1.0  # standard deviation of series, over the effect's size
     in_y: bool = False  # of the same size in y's units, not in those of the states
+    is_between: bool = False  # of levels of series, not of what happens within them
 
     @property
     def log_odds(self) -> float:
@@ -53,6 +54,7 @@ class Pooling:
 
 
 ALONE = Pooling()
+BETWEEN = Pooling(has_mean=True, spread=0.0, in_y=True, is_between=True)
 SAME, SHARED = Pooling(has_mean=True, spread=0.0), Pooling(True, spread=_USUAL)
 
 
@@ -92,6 +94,8 @@ class RandomCoefficients(NamedTuple):
     moment: Array  # (mean,), the precision times their most probable values
     shares: Array  # (series, mean, mean), what each series adds to the precision
     moments: Array  # (series, mean), and to the moment
+    deviation: float = np.nan
+    """Of levels from what attributes of series tell; NaN: these tell nothing."""
 
     @classmethod
     def fit(
@@ -183,6 +187,7 @@ class Pooled(NamedTuple):
     spread: Array
     in_y: Flags
     is_centred: Flags  # whether what differs between series is none of its effect
+    is_between: Flags  # whether that is all of its effect
 
     @classmethod
     def of(
@@ -199,7 +204,21 @@ class Pooled(NamedTuple):
             spread=np.array([one.spread for one in each], dtype=np.float64),
             in_y=np.array([one.in_y for one in each], dtype=bool),
             is_centred=np.repeat(np.array(is_centred, dtype=bool), n_columns),
+            is_between=np.array([one.is_between for one in each], dtype=bool),
         )
+
+    def with_levels(
+        self, grams: Array, moments: Array, z: Array, levels: Array
+    ) -> tuple[Array, Array]:
+        """Return what tells of coefficients, with what levels tell of attributes.
+
+        Columns ``z`` (series, coefficient) and ``levels`` (series,) are over how far
+        levels are from what attributes tell; NaN of series without rows.
+        """
+        z = np.where(self.is_between & np.isfinite(levels)[:, None], z, 0.0)
+        is_within = ~self.is_between
+        grams = grams * np.outer(is_within, is_within) + z[:, :, None] * z[:, None]
+        return grams, moments * is_within + z * np.nan_to_num(levels)[:, None]
 
     def in_common_units(
         self, grams: Array, moments: Array, ratios: Array

@@ -23,11 +23,17 @@ from sklode.structural.coupling.delays import MOST_CHANNELS, likely_delays
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import ColumnUnits, Inputs, grows_old
+from sklode.structural.effects.lags import Read
 from sklode.structural.effects.selection import random_coefficients
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import ColumnModel, StructuralModel
 from sklode.structural.predictive.limits import LargestMoves
 from sklode.structural.rows import ChannelRows
+from sklode.structural.search.attributes import (
+    Attributes,
+    attributes_of,
+    levels_of,
+)
 from sklode.structural.search.forms import SearchResult, fit_candidates
 from sklode.structural.search.groups import fit_groups, weights_of
 from sklode.structural.search.periods import (
@@ -79,6 +85,14 @@ def fit_model(
         ).candidates(gaps[column])
         for column, table in enumerate(tables)
     ]
+    attributes = [
+        _attributes(each, table, design.read(observations), observations, known)
+        for each, table in zip(found, tables, strict=True)
+    ]
+    found = [
+        [(one, (*effects, *told.effects)) for one, effects in each]
+        for each, told in zip(found, attributes, strict=True)
+    ]
     several = {effect for each in found for _, own in each for effect in own}
     effects = sorted(several, key=lambda effect: effect.order)
     if effects:
@@ -94,6 +108,7 @@ def fit_model(
                     effects=[own for _, own in each],
                     table=table,
                     span=span,
+                    deviation=told.deviation,
                 ),
                 table=table,
                 span=span,
@@ -103,8 +118,8 @@ def fit_model(
             quantum=float(quanta[column]),
             moves=LargestMoves.measured(table),
         )
-        for column, (each, table, span) in enumerate(
-            zip(found, tables, spans, strict=True)
+        for column, (each, told, table, span) in enumerate(
+            zip(found, attributes, tables, spans, strict=True)
         )
     ]
     coupling = Coupling.none(n)
@@ -248,19 +263,47 @@ def _with_effects(
     return candidates
 
 
+def _attributes(
+    found: Sequence[tuple[Candidate, tuple[Effect, ...]]],
+    table: ChannelRows,
+    read: Read,
+    rows: Observations,
+    known: Known,
+) -> Attributes:
+    """Return what columns of X tell that are constant in each series of a panel."""
+    n_controls = rows.controls.shape[1]
+    if len(rows.keys) < 2 or not n_controls:
+        return Attributes()
+    best = heaviest_of_each([one for one, _ in found])[0]
+    return attributes_of(best, table, read, n_controls, known.blocks)
+
+
 def _with_coefficients(
     candidates: list[Candidate],
     effects: Sequence[tuple[Effect, ...]],
     table: ChannelRows,
     span: float,
+    deviation: float,
 ) -> list[Candidate]:
-    """Return candidates that know what series of a panel share of their effects."""
+    """Return candidates that know what series of a panel share of their effects.
+
+    Levels are so far from what attributes of series tell of them.
+    """
     weights = weights_of(candidates, table)
     found = []
     for k, (one, own) in enumerate(zip(candidates, effects, strict=True)):
         if any(effect.pooling.has_mean for effect in own):
             mine = (weights[k] > 0)[table.series]
-            coefficients = random_coefficients(one, table.where(mine), span, own)
+            rows = table.where(mine)
+            has_attributes = any(effect.pooling.is_between for effect in own)
+            coefficients = random_coefficients(
+                one,
+                rows,
+                span,
+                own,
+                levels=levels_of(one, rows) if has_attributes else None,
+                deviation=deviation,
+            )
             one = one._replace(coefficients=coefficients)
         found.append(one)
     return found

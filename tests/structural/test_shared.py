@@ -272,3 +272,44 @@ def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:
     data = table([f"s{k:02d}" for k in range(12)], DAYS, y=y)
     parts = StructuralForecaster().fit(data).components_.index.get_level_values("part")
     assert "age (curve)" not in parts
+
+
+# Attributes
+
+
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_attributes_of_series_tell_of_their_levels(is_missing: bool) -> None:
+    rng = np.random.default_rng(0)
+    size, region = rng.normal(size=(30, 1)), rng.choice(["north", "south"], (30, 1))
+    y = 30 + 5 * size + 8 * (region == "south") + rng.normal(size=(30, 1))
+    y = y + rng.normal(size=(30, 60))
+    names = [f"s{k:02d}" for k in range(30)]
+    ones = np.ones((30, 60))
+    which = np.broadcast_to(region, ones.shape)
+    data = table(names, DAYS, y=y, size=size * ones, region=which)
+    past, ahead = parted(data, 50)
+    past = past[past.index.get_level_values(0) < "s24"].copy()
+    if is_missing:
+        # of two shops it is not known: their own rows tell where they stand
+        past.loc[["s00", "s01"], "size"] = np.nan
+        with pytest.warns(UserWarning, match="'size' at 100 of 1200 rows"):
+            forecaster = fitted(past)
+    else:
+        forecaster = fitted(past)
+    names_found = parts_of(forecaster)
+    assert {"size (line)", "region (levels)"} <= {*names_found}
+    new = ahead[ahead.index.get_level_values(0) >= "s24"]
+    X = new[["size", "region"]]
+    found = forecaster.predict_at(new.index, X=X).y
+    # shops differ by six; given what they are, by one
+    assert (found - new.y).abs().mean() < 2.0
+    paths = forecaster.sample(new.index, n_samples=200, X=X).y
+    assert 1.0 < paths.groupby(level=[1, 2]).std().mean() < 2.2
+
+
+def test_attributes_that_tell_nothing_are_left_out() -> None:
+    data = shops(n_shops=20)
+    values = np.random.default_rng(5).normal(size=(20, 1)) * np.ones((20, 60))
+    data["luck"] = values.ravel()
+    past, _ = parted(data, 50)
+    assert not parts_of(fitted(past)).str.startswith("luck").any()

@@ -107,7 +107,8 @@ class Effect:
 
         Where nothing is given nothing is added, and age is the same, of all series.
         """
-        return not isinstance(self.lag, Impulse | Age)
+        is_free = isinstance(self.lag, Impulse | Age)
+        return not (is_free or self.pooling.is_between)
 
     @property
     def must_be_proved(self) -> bool:

@@ -393,9 +393,17 @@ def centred(columns: Array, table: ChannelRows, how: Pooled) -> Array:
 
 
 def random_coefficients(
-    candidate: Candidate, table: ChannelRows, span: float, effects: Sequence[Effect]
+    candidate: Candidate,
+    table: ChannelRows,
+    span: float,
+    effects: Sequence[Effect],
+    levels: Array | None = None,
+    deviation: float = math.nan,
 ) -> RandomCoefficients:
-    """Return what all rows of a panel tell of the coefficients of effects."""
+    """Return what all rows of a panel tell of the coefficients of effects.
+
+    Of attributes that is what ``levels`` (series,) tell, which are so far from them.
+    """
     scaling = candidate.own(table, span).scaling
     rows, model = scaling.rows(table), candidate.model
     how = pooled(effects)
@@ -414,10 +422,13 @@ def random_coefficients(
         grams, goals = how.in_common_units(
             products[..., :-1], products[..., -1], ratios
         )
+        if levels is not None:
+            z = rows.means(columns) / deviation
+            grams, goals = how.with_levels(grams, goals, z, levels / deviation)
         found, each, _ = RandomCoefficients.fit(how, grams, goals)
         each = each * np.where(how.in_y, ratios[:, None], 1.0)
         response = (columns * each[rows.series]).sum(1)
-    return found
+    return found._replace(deviation=deviation)
 
 
 def _plain(
