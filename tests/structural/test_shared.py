@@ -297,7 +297,7 @@ def test_attributes_of_series_tell_of_their_levels(is_missing: bool) -> None:
     else:
         forecaster = fitted(past)
     names_found = parts_of(forecaster)
-    assert {"size (line)", "region (levels)"} <= {*names_found}
+    assert {"size (line)", "region = south (line)"} <= {*names_found}
     new = ahead[ahead.index.get_level_values(0) >= "s24"]
     X = new[["size", "region"]]
     found = forecaster.predict_at(new.index, X=X).y

@@ -21,6 +21,7 @@ from sklode.structural.effects.effect import Effect
 from sklode.structural.effects.lags import Read
 from sklode.structural.rows import ChannelRows
 
+_SAME = 1e-3  # standard deviations, in which a column is constant
 _FEWEST = 6  # series that tell how levels differ
 
 
@@ -88,7 +89,8 @@ def _options(
     starts = read.bounds[:-1]
     least = np.fmin.reduceat(columns, starts)
     most = np.fmax.reduceat(columns, starts)
-    is_constant = (least == most).all(axis=0) & (np.ptp(least, axis=0) > 0)
+    # columns are standardised; of series where one is not known it is filled
+    is_constant = (most - least < _SAME).all(axis=0) & (np.ptp(least, axis=0) > _SAME)
     in_blocks = {first + k for first, n in blocks for k in range(n)}
     numbers = [k for k in np.flatnonzero(is_constant).tolist() if k not in in_blocks]
     found: list[Line | Levels] = [Line(k) for k in numbers]
