@@ -119,6 +119,13 @@ def series_learn_from_each_other(shown: Names) -> None:
     assert family == pytest.approx(21, abs=3)
     assert family < 0.6 * min(alone, shown["last_error"])
     assert len(shown["total"]) == 7
+    assert shown["first_promotions"] < 1.2
+    assert shown["new_shops"] < 2.5
+    parts = shown["chain"].components_.index.get_level_values("part")
+    assert {"promo (line)", "size (line)"} <= {*parts}
+    assert "age (curve)" in shown["young"].components_.index.get_level_values("part")
+    assert shown["far"] < 0.1
+    assert shown["gap"] < 1e-9
     pd.testing.assert_index_equal(shown["y_pred"].index, shown["ahead"].index)
 
 
@@ -137,6 +144,8 @@ def intervals_hold_the_truth_and_counts_are_whole(shown: Names) -> None:
 
 @says("regressors.md")
 def regressors_beat_the_series_alone(shown: Names) -> None:
+    assert pd.Timedelta(shown["lasts"].replace(" d", " D")).days == 1
+    assert shown["dose_error"] < 0.15
     assert shown["error"] == pytest.approx(0.11, abs=0.01)
     assert shown["without"] == pytest.approx(0.23, abs=0.01)
     assert shown["mean"] == pytest.approx(0.18, abs=0.01)
