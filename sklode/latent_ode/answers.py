@@ -146,7 +146,7 @@ class LatentODEAnswers:
                 yield Solution(place=place, paths=paths, noise=scale * noise)
         except SolverError as error:
             stamps = queries.index.get_level_values(-1)
-            reach = f"QueryRows were stamps from {stamps.min()} to {stamps.max()}."
+            reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
             raise SolverError(f"{error} {reach}") from error
 
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:

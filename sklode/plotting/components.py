@@ -93,7 +93,7 @@ def plot_components(
     if fh is not None:
         X = forecaster._check_X(X)
         asking = copy(forecaster)  # which remembers fh in place of the user's
-        _, queries = asking._queries(asking._check_fh(fh), X)
+        _, queries, _ = asking._queries(asking._check_fh(fh), X)
         ahead = queries.index
     rows = _rows_of(history, number, ahead)
     found = forecaster._parts(rows, X)[channel]

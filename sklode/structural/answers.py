@@ -273,7 +273,9 @@ class StructuralAnswers:
         """Return a curve by its values and its lower bound, middle and upper bound."""
         names, lag = self._names, effect.lag
         levels: tuple[str, ...] = ()
-        column = "age" if effect.is_of_age else names[basis.first]
+        column = names[basis.first]
+        if effect.is_of_age:
+            column = f"age in steps of {self._length(1.0)}"
         if isinstance(basis, Levels):
             own = names[basis.first : basis.first + basis.n_read]
             # columns of a category are named "category = level"
