@@ -74,8 +74,8 @@ Make: TypeAlias = Callable[..., object]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
-FORMAT_VERSION = 15  # rises with every change of what a file holds
-_READ = (FORMAT_VERSION - 1, FORMAT_VERSION)  # what the older one lacks has a default
+FORMAT_VERSION = 16  # rises with every change of what a file holds
+_READ = (14, 15, FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -144,7 +144,7 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
         makers = {name: one.make for name, one in _KINDS.items()}
-        if found["format_version"] < FORMAT_VERSION:
+        if found["format_version"] == 14:
             makers |= _MAKERS_14
         return _forecaster(kind, _restored(found["state"], arrays, makers))
     except WeightsFileError:

@@ -195,7 +195,7 @@ def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None
     for number in (13, 16):
         text = text_of(written) | {"format_version": number, "sklode_version": "9"}
         changed(written, path, lambda found, _: found.update(text))  # noqa: B023
-        expected = rf"got version {number} of the format, not 14 or 15\. Use sklode 9 "
+        expected = rf"got version {number} of the format, not 14 or 15 or 16\. Use sklode 9 "
         with pytest.raises(WeightsFileError, match=expected):
             load(path)
     first = {"format_version": "1", "sklode_version": "0.1.0", "state": "{}"}
@@ -308,6 +308,17 @@ def test_a_file_of_format_14_answers_as_it_did(kind: str) -> None:
     np.testing.assert_allclose(forecast, points, rtol=1e-6)
     interval = found.predict_interval(steps[-1:], coverage=0.9).to_numpy().ravel()
     np.testing.assert_allclose(interval, ends, rtol=1e-5)
+
+
+def test_effects_of_format_15_are_those_of_each_series_alone() -> None:
+    path = Path(__file__).parent / "format_15" / "shared.safetensors"
+    found = StructuralForecaster.load_weights(path)
+    days = pd.date_range("2026-02-14", periods=2)
+    rows = pd.MultiIndex.from_product([list("abc"), days], names=["shop", "day"])
+    X = pd.DataFrame({"promo": [0.0, 1.0] * 3}, rows)
+    expected = [19.7444086, 24.1093174, 19.7015691, 24.2753229, 19.585046, 23.6163598]
+    forecast = found.predict_at(rows, X=X).y
+    np.testing.assert_allclose(forecast, expected, rtol=1e-6)
 
 
 def test_effects_of_format_14_answer_as_they_did() -> None:
