@@ -144,6 +144,8 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
         makers = {name: one.make for name, one in _KINDS.items()}
+        if found["format_version"] < FORMAT_VERSION:
+            makers |= _MAKERS_15
         if found["format_version"] == 14:
             makers |= _MAKERS_14
         return _forecaster(kind, _restored(found["state"], arrays, makers))
@@ -523,6 +525,9 @@ _RECORDS = (
 )
 
 
+_STILL = np.zeros(2)  # of a hull that does not grow
+
+
 class _Kind(NamedTuple):
     """What is not plain, how to take it apart, and how to make it."""
 
@@ -575,7 +580,14 @@ _KINDS: dict[str, _Kind] = {
     "device": _Kind(torch.device, str, torch.device),
 }
 
-# What makes the kinds of format 14 that had other names or parts.
+
+def _largest_moves_15(widening: Array = _STILL, **parts: Any) -> LargestMoves:
+    """Return the moves of a format that had another word for how a hull grows."""
+    return LargestMoves(growth=widening, **parts)
+
+
+# What makes the kinds of formats before that had other names or parts.
+_MAKERS_15: dict[str, Make] = {"LargestMoves": _largest_moves_15}
 _MAKERS_14: dict[str, Make] = {
     "History": _history_14,
     "StructuralModel": _structural_model_14,

@@ -191,11 +191,13 @@ def test_no_pickle_is_run(
 
 
 def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None:
-    changed(written, path, lambda f, a: f.update(format_version=16, sklode_version="9"))
-    for number in (13, 16):
+    changed(written, path, lambda f, a: f.update(format_version=17, sklode_version="9"))
+    for number in (13, 17):
         text = text_of(written) | {"format_version": number, "sklode_version": "9"}
         changed(written, path, lambda found, _: found.update(text))  # noqa: B023
-        expected = rf"got version {number} of the format, not 14 or 15 or 16\. Use sklode 9 "
+        expected = (
+            rf"got version {number} of the format, not 14 or 15 or 16\. Use sklode 9 "
+        )
         with pytest.raises(WeightsFileError, match=expected):
             load(path)
     first = {"format_version": "1", "sklode_version": "0.1.0", "state": "{}"}

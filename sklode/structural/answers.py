@@ -110,7 +110,7 @@ class StructuralAnswers:
 
     def parts(self, asked: QueryRows) -> pd.DataFrame:
         """Return the most probable form's parts, and their sum, at rows."""
-        rows, order, _ = self._asked(asked, 0)
+        rows, order, _ = self._queries(asked, 0)
         found: dict[tuple[Hashable, str], Array] = {}
         for column, name in self._named():
             for candidate, place, parts in column.parts(rows):
@@ -292,20 +292,18 @@ class StructuralAnswers:
             delay=self._length(lag.time) if isinstance(lag, Delay) else "",
         )
 
-    def _asked(
+    def _queries(
         self, asked: QueryRows, n: int | None
-    ) -> tuple[ChannelRows, Numbers, list[Adjustment | None]]:
-        """Return rows, sorted, their places, and where a network moves each channel's.
-
-        ``n`` is that of `queries_of`.
-        """
+    ) -> tuple[ChannelRows, Numbers, Observations]:
+        """Return what `queries_of` does, and warn of X that is not as it was."""
         rows, order, known = queries_of(
             self.states, asked, self._unknown, n=n, seed=self._seed
         )
-        self._warn_of_controls(known)
-        if self._adjust is None:
-            return rows, order, [None] * len(self.states.columns)
-        return rows, order, self._adjust(self._history, rows, known)
+        self._warn_of_new_controls(known)
+        self._warn_of_new_to_series(known)
+        if self.model.design.effects:
+            self._warn_of_far_controls(known)
+        return rows, order, known
 
     def _each(
         self,
@@ -325,17 +323,13 @@ class StructuralAnswers:
         self, asked: QueryRows, n: int | None
     ) -> tuple[ChannelRows, Numbers, Iterator[Prediction]]:
         """Return rows, sorted, their places, and what is predicted of each channel."""
-        rows, order, adjustments = self._asked(asked, n)
+        rows, order, known = self._queries(asked, n)
+        adjustments: list[Adjustment | None] = [None] * len(self.states.columns)
+        if self._adjust is not None:
+            adjustments = self._adjust(self._history, rows, known)
         each = enumerate(adjustments) if len(order) else ()
         found = (self.states.prediction(k, rows, own) for k, own in each)
         return rows, order, found
-
-    def _warn_of_controls(self, known: Observations) -> None:
-        """Warn of X that is not as it was."""
-        self._warn_of_new_controls(known)
-        self._warn_of_new_to_series(known)
-        if self.model.design.effects:
-            self._warn_of_far_controls(known)
 
     def _warn_of_new_controls(self, known: Observations) -> None:
         """Warn of the first column that takes another value than its only one."""

@@ -19,7 +19,7 @@ from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import day_and_week
 from sklode.structural.candidates import Candidate, heaviest_of_each
 from sklode.structural.coupling.coupling import Coupling
-from sklode.structural.coupling.delays import MOST_CHANNELS, likely_delays
+from sklode.structural.coupling.delays import MOST_COLUMNS, likely_delays
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import ColumnUnits, Inputs, grows_old
@@ -147,7 +147,7 @@ def fit_model(
 def _design_without_effects(observations: Observations, known: Known) -> Design:
     """Return the design before a search has found effects, or a cycle."""
     n, controls = observations.values.shape[1], observations.controls
-    if 2 <= n <= MOST_CHANNELS:
+    if 2 <= n <= MOST_COLUMNS:
         # each column of y may follow another: all are read as those of X are
         controls = np.hstack([controls, observations.values])
     location, scale = location_and_scale(controls)

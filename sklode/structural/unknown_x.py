@@ -69,14 +69,14 @@ class Unknown:
         where: Flags = np.asarray(is_missing.any(axis=1))
 
         def variances(rows: Observations) -> Array:
-            asked, table = _asked(rows, where), np.empty((where.sum(), n_channels))
+            asked, table = _asked(rows, where), np.empty((where.sum(), n_columns))
             queries, order, _ = queries_of(filtered, asked, self, n=None, seed=0)
-            for k in range(n_channels):
+            for k in range(n_columns):
                 distribution = filtered.prediction(k, queries).distribution()
                 table[order, k] = distribution.variance()
             return finite(table)
 
-        n_channels = given.values.shape[1]
+        n_columns = given.values.shape[1]
         # what unknown X adds to a variance is that of an error of measurement
         wide, narrow = variances(given), variances(history.rows)
         deviations = np.zeros(given.values.shape)

@@ -69,7 +69,8 @@ class Trend:
         block.added[:, _LEVEL] = walk * gaps
         if self.has_velocity:
             velocity, memory = _velocity(sizes, span)
-            _cross(gaps, velocity, memory, block)
+            displacement = _displacement(gaps, memory)
+            _cross(gaps, velocity, memory, displacement, block)
 
     def start(self, sizes: Array, span: float, before: float) -> Array:
         """Return the covariance so long ``before`` a first row."""
@@ -79,9 +80,10 @@ class Trend:
         # the trend is -back span s there
         passed, back = max(span - before, 0.0), (span + before) / span
         found = np.zeros((self.n_states, self.n_states))
-        found[0, 0] = constant**2 + (slope * back) ** 2 + walk * walk / span * passed
-        found[0, 1] = found[1, 0] = -back * slope**2 / span
-        found[1, 1] = (slope / span) ** 2
+        walked = walk * walk / span * passed
+        found[_LEVEL, _LEVEL] = constant**2 + (slope * back) ** 2 + walked
+        found[_LEVEL, _SLOPE] = found[_SLOPE, _LEVEL] = -back * slope**2 / span
+        found[_SLOPE, _SLOPE] = (slope / span) ** 2
         if self.has_velocity:
             velocity, memory = _velocity(sizes, span)
             x = passed / memory
@@ -89,9 +91,10 @@ class Trend:
             # an OU process of variance v and memory m, integrated over a time m x, has
             # the variance v m^2 (2 x + 2 exp(-x) - 2) and the covariance
             # v m (1 - exp(-x)) with its last value: integrals of v exp(-|s - t| / m)
-            found[0, 0] += velocity * memory**2 * (2 * x + 2 * left - 2)
-            found[0, 2] = found[2, 0] = velocity * memory * (1 - left)
-            found[2, 2] = velocity
+            shared = velocity * memory * (1 - left)
+            found[_LEVEL, _LEVEL] += velocity * memory**2 * (2 * x + 2 * left - 2)
+            found[_LEVEL, _VELOCITY] = found[_VELOCITY, _LEVEL] = shared
+            found[_VELOCITY, _VELOCITY] = velocity
         return found
 
     def slopes(
@@ -112,8 +115,9 @@ class Trend:
         found = [2 * slope * of_line, 2 * walk * of_walk, 2 * constant * of_start[0, 0]]
         if self.has_velocity:
             velocity, memory = _velocity(sizes, span)
+            displacement = _displacement(gaps, memory)
             found += _slopes_of_velocity(
-                gaps, velocity, memory, span, of.block, of_start
+                gaps, velocity, memory, span, displacement, of.block, of_start
             )
         return np.array(found)
 
@@ -129,28 +133,44 @@ def _velocity(sizes: Array, span: float) -> tuple[float, float]:
 
 
 @lazily_compiled
-def _cross(gaps: Array, velocity: float, memory: float, block: Block) -> None:
-    """Add what a velocity does over gaps to T and Q of the trend."""
-    # what they add to a velocity and its integral has Gillespie, "Exact Numerical
-    # Simulation of the Ornstein-Uhlenbeck Process and its Integral" (1996): of the
-    # latter v m^2 (2 x - 3 + 4 k - k^2), with k = exp(-x)
+def _displacement(gaps: Array, memory: float) -> Array:
+    """Return the variance that gaps add to the integral of a velocity, over v m^2."""
+    # Gillespie, "Exact Numerical Simulation of the Ornstein-Uhlenbeck Process and its
+    # Integral" (1996): 2 x - 3 + 4 k - k^2, with k = exp(-x)
+    found = np.empty(len(gaps))
     for g in range(len(gaps)):
         x = gaps[g] / memory
         left = math.exp(-x)
-        displacement = 2 * x - 3 + 4 * left - left * left
+        found[g] = 2 * x - 3 + 4 * left - left * left
         if x < 1e-3:
             # a series in x, as near numbers would cancel
-            displacement = 2 * x**3 / 3 - x**4 / 2
-        block.decay[g, 2] = left
+            found[g] = 2 * x**3 / 3 - x**4 / 2
+    return found
+
+
+@lazily_compiled
+def _cross(
+    gaps: Array, velocity: float, memory: float, displacement: Array, block: Block
+) -> None:
+    """Add what a velocity does over gaps to T and Q of the trend."""
+    for g in range(len(gaps)):
+        left = math.exp(-gaps[g] / memory)
+        block.decay[g, _VELOCITY] = left
         block.moves[g, 1] = memory * (1 - left)
-        block.added[g, 0] += velocity * memory * memory * displacement
-        block.added[g, 2] = velocity * (1 - left * left)
+        block.added[g, _LEVEL] += velocity * memory * memory * displacement[g]
+        block.added[g, _VELOCITY] = velocity * (1 - left * left)
         block.both[g, 0] = velocity * memory * (1 - left) ** 2
 
 
 @lazily_compiled
 def _slopes_of_velocity(
-    gaps: Array, velocity: float, memory: float, span: float, of: Block, of_start: Array
+    gaps: Array,
+    velocity: float,
+    memory: float,
+    span: float,
+    displacement: Array,
+    of: Block,
+    of_start: Array,
 ) -> list[float]:
     """Return the loss's slopes in logarithms of the velocity's size and memory."""
     # at the first row, a span after the velocity v of memory m began; ``later`` is the
@@ -159,23 +179,24 @@ def _slopes_of_velocity(
     kept = math.exp(-y)
     risen = memory**2 * (2 * y + 2 * kept - 2)
     later = memory * (2 * y + 4 * kept + 2 * y * kept - 4)
-    of_first, with_level = of_start[0, 0], 2 * of_start[0, 2]
-    size = of_first * risen + with_level * memory * (1 - kept) + of_start[2, 2]
+    of_first, with_level = of_start[_LEVEL, _LEVEL], 2 * of_start[_LEVEL, _VELOCITY]
+    size = of_first * risen + with_level * memory * (1 - kept)
+    size += of_start[_VELOCITY, _VELOCITY]
     moved = of_first * later + with_level * (1 - kept - y * kept)
     slope = 0.0
     for g in range(len(gaps)):
         x = gaps[g] / memory
         left = math.exp(-x)
         gone = 1 - left
-        displacement = 2 * x - 3 + 4 * left - left * left
-        if x < 1e-3:
-            displacement = 2 * x**3 / 3 - x**4 / 2
-        of_level, of_own, of_both = of.added[g, 0], of.added[g, 2], of.both[g, 0]
-        size += of_level * memory * memory * displacement
+        of_level, of_own = of.added[g, _LEVEL], of.added[g, _VELOCITY]
+        of_both = of.both[g, 0]
+        size += of_level * memory * memory * displacement[g]
         size += of_both * memory * gone * gone + of_own * gone * (1 + left)
         # d log exp(-x) / d m = x / m, and d left / d m = left x / m
-        moved += of_level * 2 * memory * (displacement - x * gone * gone)
+        moved += of_level * 2 * memory * (displacement[g] - x * gone * gone)
         moved += of_both * gone * (gone - 2 * left * x)
         moved -= of_own * 2 * left * left * x / memory
-        slope += of.moves[g, 1] * (gone - left * x) + of.decay[g, 2] * x / memory
+        slope += (
+            of.moves[g, 1] * (gone - left * x) + of.decay[g, _VELOCITY] * x / memory
+        )
     return [2 * velocity * size, memory * (velocity * moved + slope)]

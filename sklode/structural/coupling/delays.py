@@ -1,6 +1,6 @@
 """Where columns of y may tell of each other later, after a delay.
 
-A channel is thought of as a smooth function of another one some time before. How much
+A column is thought of as a smooth function of another one some time before. How much
 such a function would explain is asked at many delays; those that stand out are
 candidates of `effects`, which are judged there.
 """
@@ -13,11 +13,11 @@ from sklode.data.arrays import Array
 from sklode.structural.effects.lags import N_DELAYS, earlier
 from sklode.structural.rows import ChannelRows, last_rows
 
-MOST_CHANNELS = 8
+MOST_COLUMNS = 8
 """Of so many columns each pair is looked at; of more none."""
 
 _MOST_ROWS, _LEAST_ROWS = 3000, 100  # last ones, or of some series
-# of the earlier channel's values, each with a mean of its own
+# of the earlier column's values, each with a mean of its own
 _N_BINS = 12
 _LEAST_SHARE = 0.1  # of the squares must be explained
 _MOST_PEAKS = 2  # delays of a pair that are judged
@@ -27,24 +27,24 @@ _ONE_WAY = 2.0  # times as much as the other way round must be explained
 def likely_delays(
     tables: list[ChannelRows], gaps: list[float]
 ) -> list[list[tuple[int, Array]]]:
-    """Return, of each channel, the delays of others that may explain it.
+    """Return, of each column, the delays of others that may explain it.
 
-    ``gaps`` are the channels' usual ones; all are in units of time. Of two that follow
+    ``gaps`` are the columns' usual ones; all are in units of time. Of two that follow
     each other none does: what swings to and fro would have to be forecast step by step.
     """
     found: list[list[tuple[int, Array]]] = [[] for _ in tables]
-    if not 2 <= len(tables) <= MOST_CHANNELS:
+    if not 2 <= len(tables) <= MOST_COLUMNS:
         return found
     few = last_rows(tables, _MOST_ROWS)
     numbers = [k for k, table in enumerate(few) if len(table.times) >= _LEAST_ROWS]
-    told = {
+    explained = {
         (k, j): _standing_out(few[k], few[j], spacing=gaps[j] / 2)
         for k in numbers
         for j in numbers
         if j != k
     }
-    for (k, j), (share, delays) in told.items():
-        other_way, _ = told[j, k]
+    for (k, j), (share, delays) in explained.items():
+        other_way, _ = explained[j, k]
         if share > _ONE_WAY * other_way:
             found[k].append((j, delays))
     return found
@@ -53,7 +53,7 @@ def likely_delays(
 def _standing_out(
     own: ChannelRows, other: ChannelRows, spacing: float
 ) -> tuple[float, Array]:
-    """Return the share of squares that another channel explains most, and delays.
+    """Return the share of squares that another column explains most, and delays.
 
     These are where that stands out; zero and none where nowhere.
     """
@@ -76,7 +76,7 @@ def _standing_out(
 
 
 def _explained(own: ChannelRows, other: ChannelRows, delays: Array) -> Array:
-    """Return the share of squares that another channel explains after each delay."""
+    """Return the share of squares that another column explains after each delay."""
     shares = np.zeros(len(delays))
     values, series = own.values - own.values.mean(), own.series
     total = values @ values

@@ -1,4 +1,4 @@
-"""What channels tell of each other's next rows: a shift after the last ones.
+"""What columns tell of each other's next rows: a shift after the last ones.
 
 Channels are filtered alone. What all innovations tell about one's residuals is found by
 ridge regression, and stays out where it is not proved.
@@ -47,13 +47,13 @@ class NextRows(NamedTuple):
     def fit(cls, columns: Sequence[FilteredColumn]) -> NextRows:
         """Find what all innovations tell about each column's forecasts."""
         n = len(columns)
+        found = cls.none(n)
         if not 2 <= n <= _MOST_COLUMNS:
-            return cls.none(n)
-        tables = [column.table for column in columns]
-        tables = last_rows(tables, _MOST_ROWS)
+            return found
+        tables = last_rows([column.table for column in columns], _MOST_ROWS)
         stamps = _Stamps.of(tables)
         if len(stamps.times) < _LEAST_ROWS:
-            return cls.none(n)
+            return found
         pairs = zip(columns, tables, strict=True)
         ahead = [_look_ahead(column, table) for column, table in pairs]
         sums = stamps.sums([looked.innovations for looked in ahead])
@@ -61,7 +61,6 @@ class NextRows(NamedTuple):
         usable = np.full(len(sums), True)
         if len(tables[0].bounds) == 2:
             usable[:_BURNT] = False
-        weights, fading = np.zeros((n, len(MEMORIES), n)), np.zeros(n)
         for k, (table, looked) in enumerate(zip(tables, ahead, strict=True)):
             last = stamps.last_rows_of(k)
             # a row before the first one of the series is another series'
@@ -69,14 +68,14 @@ class NextRows(NamedTuple):
             origins = np.flatnonzero(has_row & usable)
             rows = last[origins]
             late = stamps.times[origins] - table.times[rows]
-            told, fading[k] = _regressed(
+            weights, found.fading[k] = _regressed(
                 features[origins],
                 is_own=np.repeat(np.arange(n) == k, len(MEMORIES)),
                 residuals=looked.residuals[rows],
                 gaps=looked.gaps[rows] - late[:, None],
             )
-            weights[:, :, k] = told.reshape(n, -1)
-        return cls(weights, fading)
+            found.weights[:, :, k] = weights.reshape(n, -1)
+        return found
 
     def conditioned(
         self, columns: Sequence[FilteredColumn], k: int, queries: ChannelRows
@@ -88,11 +87,11 @@ class NextRows(NamedTuple):
         ends = np.max([column.table.ends for column in columns], axis=0)
         ends, series = np.maximum(ends, 0.0), queries.series
         sums = np.stack([column.sums_at(ends) for column in columns], axis=1)
-        told = np.einsum("qcm,cm->q", sums[series], self.weights[:, :, k])
+        expected = np.einsum("qcm,cm->q", sums[series], self.weights[:, :, k])
         ahead = queries.times - ends[series]
         # it is the mean of the first rows ahead, which do not fade
         past = np.maximum(ahead - _NEAR, 0.0)
-        shift = np.where(ahead > 0, told * np.exp(-self.fading[k] * past), 0.0)
+        shift = np.where(ahead > 0, expected * np.exp(-self.fading[k] * past), 0.0)
         # it moves what a column expects, and narrows nothing
         nothing = np.zeros_like(shift)
         return columns[k].conditioned(
@@ -101,11 +100,11 @@ class NextRows(NamedTuple):
 
 
 class _Stamps(NamedTuple):
-    """All channels' stamps, sorted by series and time."""
+    """All columns' stamps, sorted by series and time."""
 
     series: Numbers
     times: Array
-    places: list[Numbers]  # of each channel: where its rows are
+    places: list[Numbers]  # of each column: where its rows are
 
     @classmethod
     def of(cls, tables: list[ChannelRows]) -> _Stamps:
@@ -118,7 +117,7 @@ class _Stamps(NamedTuple):
         return cls(stamps[:, 0].astype(np.int64), stamps[:, 1], places)
 
     def sums(self, innovations: list[Array]) -> Array:
-        """Return decayed sums of innovations, (stamp, channel, memory)."""
+        """Return decayed sums of innovations, (stamp, column, memory)."""
         sums = np.zeros((len(self.times), len(innovations), len(MEMORIES)))
         for k, own in enumerate(innovations):
             sums[self.places[k], k] = own[:, None]
@@ -132,16 +131,16 @@ class _Stamps(NamedTuple):
             sums[i] += sums[i - 1] * left[i - 1]
         return sums
 
-    def last_rows_of(self, channel: int) -> Numbers:
-        """Return a channel's row at each stamp or before it; -1: there is none."""
-        place = self.places[channel]
+    def last_rows_of(self, column: int) -> Numbers:
+        """Return a column's row at each stamp or before it; -1: there is none."""
+        place = self.places[column]
         last = np.full(len(self.times), -1)
         last[place] = np.arange(len(place))
         return np.maximum.accumulate(last)
 
 
 class _Ahead(NamedTuple):
-    """What a channel's rows are beyond what was expected of them at earlier ones."""
+    """What a column's rows are beyond what was expected of them at earlier ones."""
 
     innovations: Array  # (row,)
     residuals: Array  # (row, lead), NaN where there is no row ahead
@@ -178,26 +177,20 @@ def _look_ahead_by(candidate: Candidate, span: float, table: ChannelRows) -> _Ah
     gaps = np.where(is_there, gaps, np.inf)
     # leads increase: a row that has the first one has some
     origins = is_there[:, 0]
-    asked, n_origins = later[origins].ravel(), int(origins.sum())
+    asked = later[origins].ravel()
     # a lead that is not there stands at the
     # one before it, as times must not fall
     times = np.where(is_there, table.times[later], -np.inf)[origins]
     times = np.maximum.accumulate(times, axis=1)
     # each origin is a series of its own,
     # which begins with the states there
-    queries = ChannelRows(
+    queries = table.where(asked)._replace(
         times=times.ravel(),
         values=np.full(len(asked), np.nan),
-        inputs=table.inputs[asked],
-        errors=np.zeros(len(asked)),
         bounds=np.arange(0, len(asked) + 1, len(_LEADS)),
     )
-    known = States(
-        means=states[origins],
-        # expectations need no covariances
-        covariances=np.zeros((n_origins, d, d)),
-        runs=np.zeros((n_origins, 2)),
-    )
+    # expectations need no covariances
+    known = States.of(np.zeros((origins.sum(), d, d)))._replace(means=states[origins])
     expected = model.filtered(
         space,
         queries,
@@ -217,7 +210,7 @@ def _regressed(
 ) -> tuple[Array, float]:
     """Return weights, (feature,), and the rate of fading.
 
-    Others must tell more than the channel's own innovations, which may show that its
+    Others must tell more than the column's own innovations, which may show that its
     model does not fit: that is no news of others.
     """
     nothing = np.zeros(features.shape[1]), 0.0

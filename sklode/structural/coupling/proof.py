@@ -1,6 +1,6 @@
 """The proof of what other columns tell: ridge regression by blocks of time.
 
-The penalty is chosen, and what is told is judged, by blocks that the others tell:
+The penalty is chosen, and what features explain is judged, on blocks by the others:
 cross-validation. Tested in tests/structural/coupling/test_next_rows.py and
 coupling/test_same_time.py.
 """
@@ -27,7 +27,7 @@ _CLIPPED = 4.0  # residuals beyond so many deviations count as these
 def clipped(values: Array) -> Array:
     """Return values of which a few may be absurd, (row, ...)."""
     width = _CLIPPED * usual_deviation(values)
-    # where most values are equal, no deviation is told
+    # where most values are equal, no deviation is known
     width = np.where(width > 0, width, np.inf)
     clipped: Array = np.clip(values, -width, width)
     return clipped
@@ -49,9 +49,9 @@ def prove(
 ) -> Proof | None:
     """Return what features (row, feature) tell of a goal (row,); None: nothing.
 
-    Rows of one of the ``blocks`` are told by the ``others`` of its number. Features
-    must tell more than nothing, and than the column's ``own`` alone: these may show
-    that its model does not fit, which is no news of others.
+    Rows of one of the ``blocks`` are forecast from the ``others`` of its number.
+    Features must tell more than nothing, and than the column's ``own`` alone: these may
+    show that its model does not fit, which is no news of others.
     """
     scale = np.sqrt((features**2).mean(0))
     used = scale > _LEAST_SCALE
@@ -85,7 +85,7 @@ def _ridge(features: Array, goal: Array) -> Array:
 def _held_out(
     features: Array, goal: Array, blocks: Sequence[Flags], others: Sequence[Flags]
 ) -> tuple[Array, int]:
-    """Return what each block is told by others, and the number of the best penalty."""
+    """Return each block's forecasts from others, and the best penalty's number."""
     found = np.zeros((len(_PENALTIES), len(goal)))
     for mine, rest in zip(blocks, others, strict=True):
         weights = _ridge(features[rest], goal[rest])

@@ -50,9 +50,9 @@ _LEFT = 1e-3  # of a variance is left at least
 class SameTime(NamedTuple):
     """What columns tell of each other at the same time: contemporaneous coupling."""
 
-    weights: Array  # (channel, 2, of channel): of signal and noise; zero: none
-    likeness: Array  # (of channel, feature, feature): correlations of what is new
-    share: Array  # (of channel,) of the variance that they explain in theory
+    weights: Array  # (column, 2, of column): of signal and noise; zero: none
+    likeness: Array  # (of column, feature, feature): correlations of what is new
+    share: Array  # (of column,) of the variance that they explain in theory
 
     @classmethod
     def none(cls, n: int) -> SameTime:
@@ -62,18 +62,16 @@ class SameTime(NamedTuple):
 
     @classmethod
     def fit(cls, columns: Sequence[FilteredColumn]) -> SameTime:
-        """Find, on rows hidden on purpose, what other channels tell."""
-        n = len(columns)
-        if not 2 <= n <= _MOST_COLUMNS:
-            return cls.none(n)
-        weights, share = np.zeros((n, 2, n)), np.zeros(n)
-        likeness = np.zeros((n, 2 * n, 2 * n))
-        for k in range(n):
-            found = _proved(columns, k)
-            if found is not None:
-                weights[:, :, k] = found.weights
-                likeness[k], share[k] = found.likeness, found.share
-        return cls(weights, likeness, share)
+        """Find, on rows hidden on purpose, what other columns tell."""
+        found = cls.none(len(columns))
+        if 2 <= len(columns) <= _MOST_COLUMNS:
+            for k in range(len(columns)):
+                proved = _proved(columns, k)
+                if proved is not None:
+                    found.weights[:, :, k] = proved.weights
+                    found.likeness[k] = proved.likeness
+                    found.share[k] = proved.share
+        return found
 
     def conditioned(
         self, columns: Sequence[FilteredColumn], k: int, queries: ChannelRows
@@ -83,11 +81,8 @@ class SameTime(NamedTuple):
         others = np.flatnonzero(self.weights[:, :, k].any(1)).tolist()
         new, spread = np.zeros((2, len(queries.times), len(columns), 2))
         for j in others:
-            rows = _near(columns[j].table, queries)
-            is_known = _is_known(own.table, rows)
-            if not is_known.all():
-                rows = columns[j].in_units(rows)
-                new[:, j], spread[:, j] = _new(own, rows, is_known, queries)
+            rows = columns[j].in_units(_near(columns[j].table, queries))
+            new[:, j], spread[:, j] = _new(own, rows, own.table, queries)
         if not spread.any():
             return None
         weights = self.weights[:, :, k].ravel()
@@ -101,7 +96,7 @@ class SameTime(NamedTuple):
 
 
 def _variance(size: Array, likeness: Array) -> Array:
-    """Return the variance of what is told, (row,).
+    """Return the variance that others explain, (row,).
 
     Of what is new w' n, with deviations s and correlations R, it is (w s)' R (w s);
     ``size`` (row, feature) is w s.
@@ -121,7 +116,7 @@ def _near(table: ChannelRows, queries: ChannelRows) -> ChannelRows:
 
 
 def _is_known(seen: ChannelRows, rows: ChannelRows) -> Flags:
-    """Return the rows that say what a channel's own rows say: one to each of these."""
+    """Return the rows that say what a column's own rows say: one to each of these."""
     found = np.full(len(rows.times), False)
     if not len(seen.times) or not len(rows.times):
         return found
@@ -142,14 +137,19 @@ def _gap(table: ChannelRows) -> float:
 
 
 def _new(
-    column: FilteredColumn, rows: ChannelRows, is_known: Flags, queries: ChannelRows
+    column: FilteredColumn, rows: ChannelRows, seen: ChannelRows, queries: ChannelRows
 ) -> tuple[Array, Array]:
-    """Return what rows add to signal and noise, and its spread, (query, 2).
+    """Return what rows add to signal and noise beyond those ``seen``, and its spread.
 
-    ``rows`` of another channel are smoothed as this channel's own would be: by the same
-    gaps what rows at common stamps say of a time is then the same of both channels,
+    Both are (query, 2).
+    ``rows`` of another column are smoothed as this column's own would be: by the same
+    gaps what rows at common stamps say of a time is then the same of both columns,
     and cancels in the difference.
     """
+    is_known = _is_known(seen, rows)
+    if is_known.all():
+        nothing = np.zeros((len(queries.times), 2))
+        return nothing, nothing
     known = rows.where(is_known)
     signal, variance = column.smoothed(rows, queries)
     known_signal, known_variance = column.smoothed(known, queries)
@@ -177,10 +177,10 @@ def _new(
 class _Hidden(NamedTuple):
     """Rows hidden on purpose."""
 
-    rest: Array  # (row,), of their values given the channel's others
-    new: Array  # (row, channel, 2), what is new of others
+    rest: Array  # (row,), of their values given the column's others
+    new: Array  # (row, column, 2), what is new of others
     spread: Array
-    signal: Array  # (row,), variance of the channel's own signal
+    signal: Array  # (row,), variance of the column's own signal
     noise: Array
     block: Numbers  # (row,), of time: from 0 to BLOCKS - 1
     length: Numbers  # (row,), of rows hidden together
@@ -189,7 +189,7 @@ class _Hidden(NamedTuple):
 def _hidden(
     columns: Sequence[FilteredColumn], k: int, lengths: tuple[int, ...]
 ) -> _Hidden | None:
-    """Hide parts of a channel's rows by turns, and look what others say there."""
+    """Hide parts of a column's rows by turns, and look what others say there."""
     (own,) = last_rows([columns[k].table], _MOST_ROWS)
     if len(own.times) < _LEAST_ROWS:
         return None
@@ -238,36 +238,35 @@ def _look(
     seen: ChannelRows,
     queries: ChannelRows,
 ) -> tuple[Array, Array]:
-    """Return what another channel adds where rows are hidden, see `_new`."""
-    table = other.in_units(other.table)
-    if len(table.bounds) == 2:
+    """Return what another column adds where rows are hidden, see `_new`."""
+    rows = other.in_units(other.table)
+    if len(rows.bounds) == 2:
         # own rows are the last ones: others from before them tell nothing
         first = min(seen.times[0], queries.times[0])
-        table = table.where(table.times >= first)
-    if len(table.times) < _LEAST_ROWS // 2:
-        nothing = np.zeros((len(queries.times), 2))
-        return nothing, nothing
-    return _new(column, table, _is_known(seen, table), queries)
+        rows = rows.where(rows.times >= first)
+    if len(rows.times) < _LEAST_ROWS // 2:
+        rows = rows.where(slice(0, 0))
+    return _new(column, rows, seen, queries)
 
 
 class _Proved(NamedTuple):
-    """What others tell of one channel, see `Concurrent`."""
+    """What others tell of one column, see `SameTime`."""
 
-    weights: Array  # (channel, 2)
+    weights: Array  # (column, 2)
     likeness: Array  # (feature, feature)
     share: float
 
 
 def _proved(columns: Sequence[FilteredColumn], k: int) -> _Proved | None:
-    """Return what others tell of channel ``k``; None: nothing that is proved."""
-    told = None
+    """Return what others tell of column ``k``; None: nothing that is proved."""
+    found = None
     # most tell nothing, which the first lengths show at less cost
     for lengths in (_FIRST, _LENGTHS):
         hidden = _hidden(columns, k, lengths)
-        told = None if hidden is None else _regressed(hidden)
-        if told is None:
+        found = None if hidden is None else _regressed(hidden)
+        if found is None:
             break
-    return told
+    return found
 
 
 def _regressed(hidden: _Hidden) -> _Proved | None:

@@ -82,17 +82,15 @@ class Wanted(NamedTuple):
     @classmethod
     def of(
         cls,
-        n_states: int,
+        d: int,
         parts: Array | None = None,
         after: Array | None = None,
-        predicted: Array | None = None,
     ) -> Wanted:
-        """Return what is wanted, with an empty array where nothing is."""
-        d = n_states
+        """Return what is wanted of ``d`` states, with empty arrays of nothing."""
         return cls(
             parts=np.zeros((0, d)) if parts is None else parts,
             after=np.zeros((0, d)) if after is None else after,
-            predicted=np.zeros((0, d, d)) if predicted is None else predicted,
+            predicted=np.zeros((0, d, d)),
         )
 
 

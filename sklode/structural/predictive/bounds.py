@@ -1,6 +1,6 @@
 """Distributions within bounds: counts, what is not below zero, what a user bounds.
 
-Tested in tests/structural/predictive/test_bounds.py and test_bounds.py.
+Tested in tests/structural/predictive/test_bounds.py and structural/test_bounds.py.
 """
 
 from __future__ import annotations

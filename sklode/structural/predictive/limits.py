@@ -1,6 +1,6 @@
 """How far values have moved in as long a time: what forecasts stay within.
 
-The bounds that users tell are others: see `bounds`.
+The bounds that users give are others: see `bounds`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LargestMoves(NamedTuple):
     lags: Array  # (lag,), in usual gaps, increasing
     sizes: Array  # (lag,), the largest moves, in units of y; they do not fall
     hull: Array = np.array([-np.inf, np.inf])  # the least and the largest value of all
-    widening: Array = np.zeros(2)  # by how much the hull grew in a usual gap
+    growth: Array = np.zeros(2)  # of the hull in a usual gap
 
     @classmethod
     def measured(cls, table: ChannelRows) -> LargestMoves:
@@ -49,8 +49,8 @@ class LargestMoves(NamedTuple):
         longest = max(float(table.spans.max(initial=0)), 1.0)
         lags = np.geomspace(min(1.0, longest / 2), longest, _EXACT)
         sizes = _moved(table, lags).max(axis=1, initial=0.0)
-        hull, widening = _hull(table)
-        return cls(lags=lags, sizes=sizes, hull=hull, widening=widening)
+        hull, growth = _hull(table)
+        return cls(lags=lags, sizes=sizes, hull=hull, growth=growth)
 
     def within(self, lags: Array) -> Array:
         """Return the largest in so long; beyond all rows in proportion."""
@@ -65,7 +65,7 @@ class LargestMoves(NamedTuple):
         The few rows of a rise do not say where it ends: the panel's values do. A series
         that is beyond all of these already is not held by them.
         """
-        grown = np.multiply.outer(lags, self.widening)
+        grown = np.multiply.outer(lags, self.growth)
         low, high = (self.hull + POINTS * grown).T
         least, most = self.hull
         is_held = few & (least <= centre) & (centre <= most)
@@ -92,7 +92,7 @@ class Limits(NamedTuple):
         step: float,
         shared: Flags | None = None,
     ) -> Limits:
-        """Return those of queries, by the rows of a channel.
+        """Return those of queries, by the rows of a column.
 
         ``heaviest`` are candidates with their states, and which queries they are for.
         Queries that are ``shared`` ask the moves of all series. Where nothing has
@@ -179,8 +179,8 @@ def _hull(table: ChannelRows) -> tuple[Array, Array]:
     early = table.values[table.times <= table.starts[table.series] + half]
     hull = np.array([table.values.min(), table.values.max()])
     before = np.array([early.min(), early.max()])
-    widening = (hull - before) / half if half > 0 else np.zeros(2)
-    return hull, widening
+    growth = (hull - before) / half if half > 0 else np.zeros(2)
+    return hull, growth
 
 
 @np.errstate(over="ignore")
@@ -203,8 +203,8 @@ def _moved(table: ChannelRows, lags: Array) -> Array:
     for k, lag in enumerate(lags):
         until = table.times + lag + _SAME
         last = rows_before(table.bounds, table.times, table.series, until)
-        # n rows are two stretches of the largest power of two up to n, the first and
-        # the last, which overlap: the least of the lesser, the largest of the larger
+        # n rows are two runs of the largest power of two up to n, the first and the
+        # last, which overlap: the least of the lesser, the largest of the larger
         level = np.log2(last - rows + 1).astype(np.int64)
         second = last + 1 - 2**level
         highest = np.maximum(high[level, rows], high[level, second])

@@ -128,7 +128,7 @@ class Mixture:
         # plain deviations may overflow when squared; there nothing rises
         noises = np.where(self.is_linked, self.noises, 0.0)
         variances = self.smearing * (noises**2 + self.fading)
-        rises = self._by_link(Link.rise, self.means, variances)
+        rises = by_link(self.links, Link.rise, self.means, variances)
         rises = np.where(self.is_linked, rises, 0.0)
         return replace(self, means=self.means + rises).medians()
 
@@ -149,15 +149,12 @@ class Mixture:
 
     def original(self, values: Array) -> Array:
         """Return y of each component's values, (component, query)."""
-        return self._by_link(Link.inverse, values)
+        return by_link(self.links, Link.inverse, values)
 
     def linked(self, values: Array) -> Array:
         """Return what y, (query,), is to each component, (component, query)."""
-        return self._by_link(Link.of, np.broadcast_to(values, self.means.shape))
-
-    def _by_link(self, of: Callable[..., Array], *arrays: Array) -> Array:
-        """Return a function of links and arrays, all (component, query)."""
-        return by_link(self.links, of, *arrays)
+        values = np.broadcast_to(values, self.means.shape)
+        return by_link(self.links, Link.of, values)
 
 
 def by_link(links: tuple[Link, ...], of: Callable[..., Array], *arrays: Array) -> Array:

@@ -118,11 +118,8 @@ def _errors(
         values=np.full(rows.size, np.nan),
         bounds=np.arange(0, rows.size + 1, _LEADS),
     )
-    after = States(
-        means=np.concatenate([states.means for states in known]),
-        covariances=np.concatenate([states.covariances for states in known]),
-        runs=np.concatenate([states.runs for states in known]),
-    )
+    # field by field, end to end
+    after = States(*map(np.concatenate, zip(*known, strict=True)))
     leads = table.times[rows] - table.times[origins][:, None]
     found = model.filtered(space, asked, space.whole, states=after, since=leads[:, 0])
     signal = found.signal.reshape(rows.shape)

@@ -54,7 +54,7 @@ _ROUND = 0.002
 
 
 class Seasons(NamedTuple):
-    """Periods that a channel may have, in units of time."""
+    """Periods that a column may have, in units of time."""
 
     named: tuple[float, ...]  # by the user: it has these
     calendar: dict[float, float]  # day, week and year, with log odds against them
@@ -303,15 +303,8 @@ def _is_other(
 
 def _medians(power: Array) -> Array:
     """Return the median power of frequencies beside each one, fewer at the ends."""
-    from scipy.ndimage import median_filter  # imports need not wait
-
-    found: Array = median_filter(power, _BESIDE)
-    n, half = len(power), _BESIDE // 2
-    # where the filter reads mirrored values
-    ends = {*range(min(half, n)), *range(max(n - half, 0), n)}
-    for k in ends:
-        found[k] = np.median(power[max(k - half, 0) : k + half + 1])
-    return found
+    beside = pd.Series(power).rolling(_BESIDE, center=True, min_periods=1)
+    return np.asarray(beside.median())
 
 
 def _slant(power: Array, frequencies: Array, place: int) -> float:
