@@ -81,3 +81,22 @@ def test_paths_and_parts_are_in_the_units_of_their_series() -> None:
     signal = forecaster._parts(y.index, None)["y", "signal"]
     each = y.index.get_level_values("key").map(SCALES).to_numpy()
     np.testing.assert_allclose(signal / each, inside / each, atol=0.3)
+
+
+@pytest.mark.parametrize("has_X", [False, True])
+def test_a_series_may_lack_a_column(has_X: bool) -> None:
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2026-01-05", periods=40)
+    index = pd.MultiIndex.from_product([list("abc"), days], names=["shop", "day"])
+    y = pd.DataFrame({"sold": rng.normal(20, 1, 120), "back": 5.0}, index)
+    y["back"] += rng.normal(size=120)
+    X = pd.DataFrame({"promo": (rng.random(120) < 0.3) * 1.0}, index) if has_X else None
+    y["sold"] += 0.0 if X is None else 4 * X["promo"]
+    y.loc["a", "sold"] = np.nan
+    forecaster = StructuralForecaster(random_state=0).fit(y, X=X)
+    ahead = pd.date_range("2026-02-14", periods=2)
+    rows = pd.MultiIndex.from_product([list("abc"), ahead], names=["shop", "day"])
+    X = pd.DataFrame({"promo": 0.0}, rows) if has_X else None
+    found = forecaster.predict_at(rows, X=X)
+    assert found["sold"].between(18, 22).all()
+    assert found["back"].between(3, 7).all()

@@ -81,7 +81,8 @@ class Estimator:
         bounds: Array,
     ) -> None:
         table, inputs = rows.table, rows.inputs
-        self._table, self._inputs = table, inputs
+        # a series may lack the column
+        self._table, self._inputs = table.without_empty(), inputs
         self._span, self.link = span, link
         self.at_bounds = has_zeros(from_bound(table.values, bounds))
         self._log_odds = seasons.log_odds

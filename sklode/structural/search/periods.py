@@ -245,8 +245,9 @@ def _other_periods(
 ) -> dict[float, float]:
     """Return periods that a long series shows beside the calendar's, with log odds."""
     found: list[float] = []
-    longest_first = np.argsort(-table.lengths, kind="stable")
-    for series in longest_first[:_MOST_SHOWN].tolist():
+    longest_first = np.argsort(-table.lengths, kind="stable")[:_MOST_SHOWN]
+    # of a series that lacks the column nothing is shown
+    for series in longest_first[table.lengths[longest_first] > 0].tolist():
         rows = table.alone(series)
         # on the clock on the wall
         stamps = rows.times + rows.inputs[:, 0]
