@@ -48,7 +48,8 @@ from sklode.structural.scaling import Scaling
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
-_YOUNG = 0.75  # of the oldest series' age: one that may follow a curve of age
+# of the oldest series' age: one that follows a curve of age, one that shows it
+_YOUNG, _OLD = 0.5, 0.75
 _KNOTS_OF_AGE, _SIZES_OF_AGE = 12, (1.0, 3.0, 10.0)
 _MOST_GIVEN = 0.5  # share of rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
@@ -392,9 +393,9 @@ def _is_followed(times: Array, bounds: Numbers) -> bool:
     if len(bounds) < 3 or len(np.unique(times)) < _FEWEST_VALUES:
         return False
     some = bounds[1:] > bounds[:-1]
-    ends = times[bounds[1:][some] - 1]
-    # where all are as old, none has lived what is ahead of another
-    return bool((ends < _YOUNG * times.max()).sum() > 1)
+    ages = times[bounds[1:][some] - 1] / times.max()
+    # where all are about as old, none has lived what is ahead of another
+    return bool((ages < _YOUNG).sum() > 1 and (ages > _OLD).sum() > 1)
 
 
 def _weeks(first: int, end: int, begins: Flags, n_days: int) -> Numbers:
