@@ -98,6 +98,9 @@ class Effect:
     @property
     def shared(self) -> Effect:
         """The same, as series of a panel may share it, for a search to begin with."""
+        # what is of another column of y is as good as its forecast, far ahead
+        if self.is_delayed:
+            return self
         # what each series has of its own by age is its trend
         return replace(self, pooling=SAME if self.is_of_age else SHARED)
 
