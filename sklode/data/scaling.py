@@ -1,4 +1,7 @@
-"""The model's units: times in time units, values in standard deviations."""
+"""The networks' units: times in time units, values in standard deviations.
+
+How series of a panel differ to the structural model says `structural.scaling`.
+"""
 
 from __future__ import annotations
 
