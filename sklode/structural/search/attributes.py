@@ -64,7 +64,7 @@ def attributes_of(
         tried = {}
         for effect in options:
             more = np.hstack([columns, _of_series(effect, read)[known]])
-            left = levels - more @ np.linalg.lstsq(more, levels)[0]
+            left = levels - more @ np.linalg.lstsq(more, levels, rcond=None)[0]
             loss = math.log(left @ left / n + 1e-12)
             gain = n * (best - loss) - effect.n_columns * math.log(n)
             tried[effect] = gain / 2 - math.log(len(options)), loss, more
