@@ -49,8 +49,10 @@ _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
 # of the oldest series' age: one that follows a curve of age, one that shows it
-_YOUNG, _OLD = 0.5, 0.75
-_KNOTS_OF_AGE, _SIZES_OF_AGE = 12, (1.0, 3.0, 10.0)
+_YOUNG = 0.5
+_OLD = 0.75
+_KNOTS_OF_AGE = 12
+_SIZES_OF_AGE = 1.0, 3.0, 10.0
 _MOST_GIVEN = 0.5  # share of rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
@@ -118,7 +120,7 @@ class Inputs(NamedTuple):
         # end of a series feed its memories
         own, first = np.unique(series, return_index=True)
         # and so do those before its first observed one
-        is_first = rows[first] == self.rows[np.searchsorted(self.rows, bounds[own])]
+        is_first = rows[first] == self.rows[self._bounds[own]]
         starts = np.where(is_first, bounds[own], rows[first])
         pairs = zip(starts, bounds[own + 1], strict=True)
         kept = [np.arange(start, end) for start, end in pairs]
@@ -138,6 +140,16 @@ class Inputs(NamedTuple):
     def _series_of(self, rows: Numbers) -> Numbers:
         """Return the series of rows."""
         return np.searchsorted(self.read.bounds, rows, side="right") - 1
+
+    @property
+    def _bounds(self) -> Numbers:
+        """Where series begin among observed rows, (series + 1,)."""
+        return np.searchsorted(self.rows, self.read.bounds)
+
+    @property
+    def _is_panel(self) -> bool:
+        """Whether there are several series."""
+        return len(self.read.bounds) > 2
 
     def columns(self, effects: Sequence[Effect]) -> Array:
         """Return the columns of effects at observed rows."""
@@ -200,8 +212,7 @@ class Inputs(NamedTuple):
     def _of_age(self) -> list[list[Effect]]:
         """Return the forms of a curve of the time since a series' first row."""
         times = self.read.times[self.rows]
-        bounds = np.searchsorted(self.rows, self.read.bounds)
-        if not _is_followed(times, bounds):
+        if not _is_followed(times, self._bounds):
             return []
         lag = Age(location=float(times.mean()), scale=float(times.std()))
         curve = _spline(-1, lag.standard(times)[:, 0], _KNOTS_OF_AGE)
@@ -245,10 +256,9 @@ class Inputs(NamedTuple):
 
         Of a lone series it is one: columns are standardised.
         """
-        counts = np.diff(np.searchsorted(self.rows, self.read.bounds))
-        if len(counts) < 2:
+        if not self._is_panel:
             return 1.0
-        series = np.repeat(np.arange(len(counts)), counts)
+        counts, series = np.diff(self._bounds), self._series_of(self.rows)
         means = np.bincount(series, values, len(counts)) / np.maximum(counts, 1)
         found = float((values - means[series]).std())
         return found if found > _LEAST_WITHIN * float(values.std()) else 0.0
@@ -276,8 +286,11 @@ class Inputs(NamedTuple):
         """
         centre, unit = self.units.at(column)
         original = centre + unit * values
-        is_panel = len(self.read.bounds) > 2
-        if is_panel and len(np.unique(values)) >= _FEWEST_VALUES and original.min() > 0:
+        if (
+            self._is_panel
+            and len(np.unique(values)) >= _FEWEST_VALUES
+            and original.min() > 0
+        ):
             basis = Logarithm.of(column, original, centre, unit)
             # standardised: what is not within series is between them
             within = self._within(basis.columns(values[:, None])[:, 0])

@@ -135,6 +135,12 @@ class Estimator:
         left = self._without(estimate, table, estimate.response)
         return rows._replace(values=scaling.rows(left).values)
 
+    def _rows(
+        self, candidate: Candidate, estimate: Estimate, table: ChannelRows
+    ) -> ChannelRows:
+        """Return the same in each series' own units, as effects leave them."""
+        return self._left(self._own(candidate, estimate, table), estimate, table)
+
     def most_probable(
         self, form: Form, start: Array | None = None, estimate: Estimate = NO_EFFECTS
     ) -> Hypothesis:
@@ -235,8 +241,7 @@ class Estimator:
         The few that a search reads do not show how a season changes in a year.
         """
         candidate, estimate = hypothesis.candidate, hypothesis.estimate
-        own = self._own(candidate, estimate, self.judged)
-        left = self._left(own, estimate, self.judged)
+        left = self._rows(candidate, estimate, self.judged)
         left = left.where(slice(-_MOST_POLISHED, None))
         free, theta = hypothesis.posterior.free, candidate.model.theta.copy()
         # from what does not change nothing leads away
@@ -265,8 +270,7 @@ class Estimator:
         estimate = self.estimated_effects(candidate, hypothesis.estimate)
         free = hypothesis.posterior.free.copy()
         free[len(BASE) :] = False
-        own = self._own(candidate, estimate, self.sample)
-        left = self._left(own, estimate, self.sample)
+        left = self._rows(candidate, estimate, self.sample)
         posterior = Posterior(candidate.model, free, left, self._span)
         model, _ = posterior.fit()
         candidate = candidate._replace(model=model)
@@ -350,6 +354,5 @@ class Estimator:
 
     def _filtered(self, candidate: Candidate, estimate: Estimate) -> FilterPass:
         """Return the filter's pass of judged rows, without effects."""
-        own = self._own(candidate, estimate, self.judged)
-        left = self._left(own, estimate, self.judged)
+        left = self._rows(candidate, estimate, self.judged)
         return candidate.model.filtered(candidate.model.space(self._span), left)
