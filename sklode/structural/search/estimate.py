@@ -280,14 +280,14 @@ class Estimator:
 
     def finer(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis with the most probable number of harmonics."""
-        candidate = hypothesis.candidate
+        candidate, estimate = hypothesis.candidate, hypothesis.estimate
         model = candidate.model
         if not model.form.periods:
             return hypothesis
         several = [
             candidate._replace(model=model._replace(harmonics=n)) for n in _HARMONICS
         ]
-        losses = [self._filtered(c, hypothesis.estimate).loss for c in several]
+        losses = [self._judged(one, estimate)[1] for one in several]
         k = int(np.argmin(losses))
         # the hypothesis was found with the first number
         loss = hypothesis.loss + losses[k] - losses[0]
@@ -344,15 +344,15 @@ class Estimator:
         return found._replace(response=response, usual=usual)
 
     def errors(self, candidate: Candidate, estimate: Estimate) -> Array:
-        """Return the size of each judged row's innovation, but of first ones."""
-        found = self._filtered(candidate, estimate)
+        """Return the size of each judged row's innovation, but of first ones.
+
+        They are in units of what is linked: each series' scale follows the candidate.
+        """
+        own = self._own(candidate, estimate, self.judged)
+        left = self._left(own, estimate, self.judged)
+        found = candidate.model.filtered(candidate.model.space(self._span), left)
         # v is v / F over 1 / F, which are 0 where nothing is observed
         inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1.0)
-        errors = np.abs(found.v_F / inverse_F)
+        errors = np.abs(found.v_F / inverse_F) * own.at(self.judged.series).units.scale
         errors[self.judged.bounds[:-1]] = 0.0
         return errors
-
-    def _filtered(self, candidate: Candidate, estimate: Estimate) -> FilterPass:
-        """Return the filter's pass of judged rows, without effects."""
-        left = self._rows(candidate, estimate, self.judged)
-        return candidate.model.filtered(candidate.model.space(self._span), left)
