@@ -145,6 +145,7 @@ class Candidate(NamedTuple):
     scaling: Scaling
     weight: float = 1.0
     group: int = 0  # of the series that it is for, see `groups`
+    is_drawn: bool = False  # by some series, as their rows tell: see `mixing`
     coefficients: RandomCoefficients | None = None  # None: of each series alone
     prior: CoefficientPrior | None = None  # of each series, see `Candidate.own`
     levels: Array | None = None

@@ -28,6 +28,7 @@ from sklode.structural.rows import ChannelRows, Rows
 from sklode.structural.scaling import Scaling
 from sklode.structural.search.groups import weights_of
 
+_LEAST_WEIGHT = 2e-3  # of a candidate that a series draws
 # how long innovations last that are added up, in usual gaps; the first: the last row
 MEMORIES = 1e-6, 2.0, 10.0
 # none are asked for, see `filter.backward.smooth_rows`
@@ -108,8 +109,8 @@ class FilteredColumn:
         """Return the states after more rows, which follow those it has."""
         # the states at the start are those at first rows: no time has passed since
         since = np.where(self.table.lengths > 0, self._since(new), 0.0)
-        states, innovations = [], np.zeros(len(new.times))
-        own = self.heaviest[new.series]
+        passes, innovations = [], np.zeros((len(self.candidates), len(new.times)))
+        losses = np.zeros(self.weights.shape)
         for k, candidate in enumerate(self.candidates):
             mine = self._rows_of(k, new)
             rows = new if mine.all() else new.where(mine)
@@ -119,9 +120,15 @@ class FilteredColumn:
                 states=self.states[k],
                 since=since,
             )
-            states.append(found.states)
-            counts = own[mine] == k
-            innovations[mine] = np.where(counts, found.innovations, innovations[mine])
+            passes.append(found)
+            innovations[k, mine] = found.innovations
+            if candidate.is_drawn:
+                losses[k] = found.losses + candidate.scaling.log_jacobians(rows)
+        weights = self.weights
+        if losses.any():
+            weights = _given(weights, losses)
+        own = weights.argmax(axis=0)[new.series]
+        innovations = innovations[own, np.arange(len(own))]
         # each innovation counts less by the time from it to the new last row
         ends = np.maximum(self.table.ends, new.ends)
         sums = self.sums_at(ends)
@@ -131,7 +138,8 @@ class FilteredColumn:
         table = new
         if len(self.table.times):
             table, _ = self.table.merged(new)
-        return replace(self, table=table, states=states, sums=sums)
+        states = [found.states for found in passes]
+        return replace(self, weights=weights, table=table, states=states, sums=sums)
 
     def _rows_of(self, k: int, rows: ChannelRows) -> Flags:
         """Return those of some rows whose series a candidate is for."""
@@ -506,6 +514,17 @@ class FilteredColumn:
         """Return the time from each last row, or 0, to the first new one."""
         ends = np.maximum(self.table.ends, 0)
         return np.where(new.lengths > 0, new.starts - ends, 0)
+
+
+def _given(weights: Array, losses: Array) -> Array:
+    """Return weights, (candidate, series), given what rows lose by each."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights) - np.where(np.isfinite(losses), losses, np.inf)
+    found = np.exp(logs - logs.max(axis=0))
+    found /= found.sum(axis=0)
+    # what hardly counts need not be asked
+    found[found < _LEAST_WEIGHT] = 0.0
+    return found / found.sum(axis=0)
 
 
 def _stacked(signal: Array, variance: Array) -> Array:

@@ -62,6 +62,7 @@ class FilteredModel:
         may_change = any(
             one.scaling.random_effects
             or one.coefficients
+            or one.is_drawn
             or one.group != column.candidates[0].group
             for column in self.model.columns
             for one in column.candidates

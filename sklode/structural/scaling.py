@@ -116,12 +116,17 @@ class Scaling(NamedTuple):
 
     def log_jacobian(self, table: ChannelRows) -> float:
         """Return what a loss in the units of the states lacks of one in y's."""
+        return self.cost + float(self.log_jacobians(table).sum())
+
+    def log_jacobians(self, table: ChannelRows) -> Array:
+        """Return the same of each series, (series,), but for what differences cost."""
         known = ~np.isnan(table.values)
         units = self.at(table.series).units
         scale = np.broadcast_to(units.scale, known.shape)
         # the density of y is that of z times dz / dy = (du / dy) / scale
-        lacks = self.cost + float(np.log(scale[known]).sum())
-        return lacks - float(self.link.log_slope(table.values[known]).sum())
+        lacks = np.log(scale[known]) - self.link.log_slope(table.values[known])
+        sums: Array = np.bincount(table.series[known], lacks, len(table.lengths))
+        return sums
 
 
 def usual_deviation(values: Array) -> Array:

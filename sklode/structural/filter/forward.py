@@ -147,9 +147,9 @@ def _add_parts(a, P, Z, M, parts, signal, variance, gains):
 def filter_rows(system, values, states, rule, wanted):
     """Run the filter over all series; update their states in place.
 
-    Missing ``values`` are NaN. The loss of the `FilterPass` is the negative
-    log-likelihood but for a constant, where t deviations beyond the threshold h cost
-    h^2 (1/2 + log(t / h)) in place of t^2 / 2.
+    Missing ``values`` are NaN. The losses of the `FilterPass` are the negative
+    log-likelihood of each series but for a constant, where t deviations beyond the
+    threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2.
     """
     design, bounds, gap, level = system.design, system.bounds, system.gap, system.level
     means, covariances, runs = states.means, states.covariances, states.runs
@@ -163,11 +163,12 @@ def filter_rows(system, values, states, rule, wanted):
     v_F, inverse_F, jumps = np.zeros(n), np.zeros(n), np.zeros(n)
     gains = np.zeros((n, n_parts, d))
     a, P, M, root = np.zeros(d), np.zeros((d, d)), np.zeros(d), np.zeros(d)
-    loss = 0.0
+    losses = np.zeros(len(bounds) - 1)
     for series in range(len(bounds) - 1):
         a[:] = means[series]
         P[:] = covariances[series]
         up, down = runs[series]
+        loss = 0.0
         for i in range(bounds[series], bounds[series + 1]):
             Z, g = design[i], gap[i]
             _predict(a, P, Z, M, decay[g], moves[g], added[g], both[g], links, pairs)
@@ -196,8 +197,9 @@ def filter_rows(system, values, states, rule, wanted):
         means[series] = a
         covariances[series] = P
         runs[series] = up, down
+        losses[series] = loss
     return FilterPass(
-        loss=loss,
+        losses=losses,
         v_F=v_F,
         inverse_F=inverse_F,
         jumps=jumps,

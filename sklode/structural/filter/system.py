@@ -97,7 +97,7 @@ class Wanted(NamedTuple):
 class FilterPass(NamedTuple):
     """What the filter finds, and leaves of the states."""
 
-    loss: float  # see `filter.forward.filter_rows`
+    losses: Array  # (series,), see `filter.forward.filter_rows`
     v_F: Array  # (row,), v / F, 0 where nothing is observed
     inverse_F: Array  # (row,), 1 / F, smaller of outliers, likewise
     jumps: Array  # (row,), the variance of a trend's step
@@ -107,6 +107,11 @@ class FilterPass(NamedTuple):
         Array  # (row, part, state), covariances with the states: the last part's is M
     )
     states: States  # after the last rows
+
+    @property
+    def loss(self) -> float:
+        """That of all series."""
+        return float(self.losses.sum())
 
     @property
     def innovations(self) -> Array:

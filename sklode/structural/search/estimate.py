@@ -6,6 +6,7 @@ Tested in tests/structural/test_decisions.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +27,12 @@ from sklode.structural.components.space import (
 from sklode.structural.effects.effect import pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.selection import EffectJudge, centred
-from sklode.structural.filter.system import STEP, FilterPass, Rule
+from sklode.structural.filter.system import STEP, Rule
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
 from sklode.structural.search.periods import Seasons
 from sklode.structural.search.posterior import REFUSED, Posterior
-from sklode.structural.search.rows import SearchRows, judged, sought
+from sklode.structural.search.rows import MOST_ROWS, SearchRows, judged, sought
 from sklode.structural.search.scaling import plain_candidate, usual_error
 
 NO_EFFECTS = Estimate()
@@ -277,6 +278,37 @@ class Estimator:
         estimate = self.estimated_effects(candidate, estimate)
         candidate, loss = self._judged(candidate, estimate)
         return Hypothesis(candidate, estimate, loss, posterior)
+
+    def of_series(self, hypothesis: Hypothesis, series: int) -> Hypothesis:
+        """Return a hypothesis with the hyperparameters of one judged series alone."""
+        candidate = hypothesis.candidate
+        rows = self._rows(candidate, hypothesis.estimate, self.judged)
+        own = rows.alone(series).where(slice(-MOST_ROWS, None))
+        # what does not change in most may change in this one
+        free, model = hypothesis.posterior.free.copy(), candidate.model
+        _, _, start = priors(model.form)
+        theta = np.where(free, model.theta, start)
+        k = PLACE["constant"]
+        theta[k], free = model.theta[k], np.arange(len(free)) != k
+        started = model._replace(theta=theta)
+        model, _ = Posterior(started, free, own, self._span).fit()
+        return hypothesis._replace(candidate=candidate._replace(model=model))
+
+    def losses_by_series(
+        self, hypotheses: Sequence[Hypothesis], series: Numbers
+    ) -> Array:
+        """Return what judged series lose, (hypothesis, series), in y's units."""
+        estimate, judged = hypotheses[0].estimate, self.judged
+        left = self._without(estimate, judged, estimate.response)
+        table = left.where(np.isin(left.series, series)).without_empty()
+        losses = []
+        for candidate in (one.candidate for one in hypotheses):
+            scaling, model = candidate.own(table, self._span).scaling, candidate.model
+            with np.errstate(all="ignore"):
+                found = model.filtered(model.space(self._span), scaling.rows(table))
+            own = found.losses + scaling.log_jacobians(table)
+            losses.append(np.where(np.isfinite(own), own, REFUSED))
+        return np.array(losses)
 
     def finer(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis with the most probable number of harmonics."""

@@ -35,6 +35,7 @@ from sklode.structural.search.estimate import (
     from_bound,
     most_probable_of,
 )
+from sklode.structural.search.mixing import mixture
 from sklode.structural.search.periods import Seasons
 from sklode.structural.search.rows import SearchRows, read_by_search
 
@@ -124,10 +125,12 @@ def fit_candidates(
     # rows that did not judge are as those that did; Schwarz, "Estimating the Dimension
     # of a Model" (1978), has what each hyperparameter costs
     cost = 0.5 * len(best.candidate.model.theta) * math.log(max(n_rows, 1))
-    return SearchResult(
-        candidates=_averaged(near, n_draws),
-        loss=best.loss * n_rows / max(n_judged, 1) + cost,
-    )
+    loss = best.loss * n_rows / max(n_judged, 1) + cost
+    if estimator.is_pooled:
+        drawn, gain = mixture(estimator, most_probable_of(near))
+        if drawn:
+            return SearchResult(drawn, loss - gain)
+    return SearchResult(_averaged(near, n_draws), loss)
 
 
 def _may_link(values: Array, link: Link, bounds: Array) -> bool:

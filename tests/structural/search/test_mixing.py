@@ -1,0 +1,178 @@
+"""Series of a panel draw their hyperparameters from a few that some have shown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import StructuralForecaster
+from sklode.data.links import IDENTITY
+from sklode.data.observations import Observations
+from sklode.structural.components.space import Form
+from sklode.structural.design import Design
+from sklode.structural.filtered_model import FilteredModel
+from sklode.structural.fit import fit_model
+from sklode.structural.search.estimate import Estimator
+from sklode.structural.search.mixing import chosen, log_density, mixing_weights, mixture
+from sklode.structural.search.periods import Seasons
+from sklode.structural.search.rows import SearchRows
+
+N, AHEAD = 120, 14
+DAYS = pd.date_range("2024-01-01", periods=N + AHEAD)
+UNBOUNDED = np.array([-math.inf, math.inf])
+
+
+def unlike(seed: int = 0) -> pd.DataFrame:
+    """Return five series that wander, and five that stay where they are."""
+    rng = np.random.default_rng(seed)
+    series = {}
+    for k in range(5):
+        series[f"wanders {k}"] = 50 + np.cumsum(rng.normal(size=N + AHEAD))
+        series[f"stays {k}"] = 50 + 3 * rng.normal(size=N + AHEAD)
+    each = {key: pd.Series(values, DAYS) for key, values in series.items()}
+    return pd.concat(each, names=["key", "day"]).to_frame("y")
+
+
+def past(y: pd.DataFrame) -> pd.DataFrame:
+    return y[y.index.get_level_values("day") < DAYS[N]]
+
+
+def estimator(y: pd.DataFrame) -> Estimator:
+    rows = Observations.from_frame(y)
+    nothing = np.zeros(0)
+    day = pd.Timedelta("1D").value
+    (table,) = Design(unit=day, location=nothing, scale=nothing).tables(rows)
+    seasons = Seasons(named=(), calendar={}, others={})
+    span = float(table.spans.max())
+    return Estimator(SearchRows(table, None), span, seasons, IDENTITY, UNBOUNDED)
+
+
+def test_hyperparameters_are_drawn_as_often_as_series_show_them() -> None:
+    logs = np.zeros((2, 10))
+    logs[1, :3], logs[1, 3:] = 50, -50
+    assert mixing_weights(logs) == pytest.approx([0.7, 0.3])
+    expected = 3 * (50 + math.log(0.3)) + 7 * math.log(0.7)
+    assert log_density(logs, np.array([0.7, 0.3])) == pytest.approx(expected)
+
+
+def test_those_that_add_less_than_they_cost_are_not_drawn() -> None:
+    logs = np.zeros((4, 10))
+    logs[1] = logs[0]  # the same adds nothing
+    logs[2, :3], logs[2, 3:] = 50, -50
+    logs[3, :3], logs[3, 3:] = 20, -50  # a worse one of the same series neither
+    places, weights = chosen(logs, cost=10.0)
+    assert places == [0, 2]
+    assert weights == pytest.approx([0.7, 0.3])
+    assert chosen(logs, cost=1000.0)[0] == [0]
+
+
+def test_losses_of_series_add_up_to_the_loss_in_units_of_y() -> None:
+    y = past(unlike())
+    found = estimator(y)
+    best = found.most_probable(_form())
+    each = np.arange(10)
+    own = found.losses_by_series([best], each)[0]
+    candidate, table = best.candidate, found.judged
+    scaling = candidate.own(table, table.spans.max()).scaling
+    space = candidate.model.space(table.spans.max())
+    whole = candidate.model.filtered(space, scaling.rows(table)).loss
+    lacks = scaling.log_jacobian(table) - scaling.cost
+    assert own.sum() == pytest.approx(whole + lacks)
+    some = found.losses_by_series([best], np.array([2, 7]))[0]
+    assert some == pytest.approx(own[[2, 7]])
+
+
+def test_series_that_differ_draw_hyperparameters_of_their_own() -> None:
+    found = estimator(past(unlike()))
+    best = found.most_probable(_form())
+    drawn, gain = mixture(found, best)
+    assert len(drawn) > 1
+    assert gain > 20
+    assert sum(one.weight for one, _ in drawn) == pytest.approx(1)
+    assert all(one.is_drawn for one, _ in drawn)
+
+
+def test_series_of_one_kind_share_all_hyperparameters() -> None:
+    rng = np.random.default_rng(1)
+    rows = pd.MultiIndex.from_product([range(10), DAYS[:N]], names=["key", "day"])
+    walks = rng.normal(size=(10, N)).cumsum(axis=1) + rng.normal(size=(10, N))
+    found = estimator(pd.DataFrame({"y": walks.ravel()}, rows))
+    assert mixture(found, found.most_probable(_form())) == ([], 0.0)
+
+
+def test_rows_of_a_series_tell_which_hyperparameters_are_its_own() -> None:
+    rows = Observations.from_frame(past(unlike()))
+    model = fit_model(rows)
+    weights = FilteredModel.filter(model, rows).columns[0].weights
+    names = [key[0] for key in rows.keys]
+    own = dict(zip(names, weights.argmax(axis=0).tolist(), strict=True))
+    assert len({own[f"wanders {k}"] for k in range(5)}) == 1
+    assert len({own[f"stays {k}"] for k in range(5)}) == 1
+    assert own["wanders 0"] != own["stays 0"]
+    np.testing.assert_allclose(weights.sum(axis=0), 1)
+    # one that has no rows may be of either kind
+    values = np.where((rows.series == 3)[:, None], np.nan, rows.values)
+    nothing = FilteredModel.filter(model, replace(rows, values=values))
+    shares = [one.weight for one in model.columns[0].candidates]
+    assert nothing.columns[0].weights[:, 3] == pytest.approx(shares)
+
+
+def test_unlike_series_are_forecast_as_well_in_company_as_alone() -> None:
+    ratios = []
+    for seed in range(3):
+        y = unlike(seed)
+        seen, later = past(y), y.drop(past(y).index)
+        together = StructuralForecaster().fit(seen).predict_at(later.index)
+        for key, own in seen.groupby(level=0):
+            alone = StructuralForecaster().fit(own.droplevel(0))
+            expected = later.loc[key]
+            one = (alone.predict(fh=expected.index) - expected).abs().mean()
+            ratios.append((together.loc[key] - expected).abs().mean() / one)
+    assert np.exp(np.log(ratios).mean()) < 1.02
+
+
+def test_an_update_tells_what_a_series_draws() -> None:
+    y = unlike()
+    seen = past(y)
+    rng = np.random.default_rng(3)
+    newcomer = pd.DataFrame({"y": 50 + 3 * rng.normal(size=40)}, DAYS[:40])
+    newcomer = pd.concat({"new": newcomer}, names=["key", "day"])
+    found = StructuralForecaster().fit(seen)
+    found.update(newcomer, update_params=False)
+    # a stamp that is as far from the last row of each
+    intervals = found.predict_interval(fh=[60], coverage=0.9)
+    widths = (intervals.iloc[:, 1] - intervals.iloc[:, 0]).groupby(level=0).last()
+    assert widths["new"] == pytest.approx(widths["stays 0"], rel=0.3)
+    assert widths["new"] < 0.6 * widths["wanders 0"]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_errors_of_forms_are_in_units_of_y(scale: float) -> None:
+    y = past(unlike()) * [scale]
+    found = estimator(y)
+    best = found.most_probable(_form())
+    errors = found.errors(best.candidate, best.estimate)
+    # one row ahead a walk misses by its step, and noise by itself
+    assert errors.mean() / scale == pytest.approx(1.7, rel=0.2)
+
+
+def test_a_sharp_season_has_more_harmonics_in_a_panel_too() -> None:
+    rng = np.random.default_rng(0)
+    weeks = pd.date_range("2020-01-05", periods=150, freq="W")
+    rows = pd.MultiIndex.from_product([range(8), weeks], names=["shop", "week"])
+    is_christmas = weeks.isocalendar().week.to_numpy() == 51
+    level = np.exp(rng.normal(3, 0.5, 8))[:, None]
+    noise = np.exp(0.03 * rng.normal(size=(8, 150)))
+    values = level * (1 + is_christmas) * noise
+    panel = pd.DataFrame({"y": values.ravel()}, rows)
+    year = float(pd.Timedelta("365.25D").value)
+    model = fit_model(Observations.from_frame(panel), seasons=(year,))
+    assert {one.model.harmonics for one in model.columns[0].candidates} == {24}
+
+
+def _form() -> Form:
+    return Form()
