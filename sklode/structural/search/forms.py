@@ -179,6 +179,7 @@ class _Search:
         """Return forms with their most probable hyperparameters."""
         plain = Form(self.seasons.named, logarithm is True, gap=self.gap)
         found = self.grown(self.estimator.most_probable(plain))
+        found += self.with_like_series(plain, most_probable_of(found))
         if logarithm is True:
             return found
         best = most_probable_of(found)
@@ -195,6 +196,17 @@ class _Search:
             if better.loss < best.loss:
                 found += self.grown(better)[1:]
         return found
+
+    def with_like_series(self, form: Form, best: Hypothesis) -> list[Hypothesis]:
+        """Return a form grown anew of series that differ by effects, not by scales.
+
+        The scale of few rows tells one for the other.
+        """
+        is_apart = best.candidate.scaling.random_effects is not None
+        if not (is_apart and best.estimate.effects):
+            return []
+        alike = replace(self, estimator=self.estimator.of_like_series)
+        return alike.grown(alike.estimator.most_probable(form))
 
     def _is_bent(self) -> bool:
         """Return whether the link differs from a line where the values are.
