@@ -199,6 +199,10 @@ class RandomCoefficients(NamedTuple):
         common = np.abs(self.means) > self.how.spread
         return bool(common[[*coefficients]].any())
 
+    def means_of_others(self, members: Numbers) -> Array:
+        """Return the means that the others of the panel tell series, see `prior`."""
+        return self.prior(members, np.ones(len(members)), 0.0).means
+
     def prior(
         self, members: Numbers, ratios: Array, centres: Array
     ) -> CoefficientPrior:

@@ -99,6 +99,11 @@ def fit_candidates(
     search = _Search(estimator, gap=gap, seasons=seasons)
     found = search.hypotheses(logarithm, may_link)
     best = most_probable_of(found)
+    if best.candidate.scaling.random_effects and best.estimate.effects:
+        # of few rows what series have of effects looks like a scale of their own
+        alike = replace(search, estimator=estimator.of_like_series)
+        found += alike.hypotheses(logarithm, may_link)
+        best = most_probable_of(found)
     near = [estimator.finer(c) for c in found if c.loss <= best.loss + _MARGIN]
     n_judged = len(estimator.judged.values)
     if not estimator.is_pooled and n_judged > _MANY:
@@ -179,7 +184,6 @@ class _Search:
         """Return forms with their most probable hyperparameters."""
         plain = Form(self.seasons.named, logarithm is True, gap=self.gap)
         found = self.grown(self.estimator.most_probable(plain))
-        found += self.with_like_series(plain, most_probable_of(found))
         if logarithm is True:
             return found
         best = most_probable_of(found)
@@ -196,17 +200,6 @@ class _Search:
             if better.loss < best.loss:
                 found += self.grown(better)[1:]
         return found
-
-    def with_like_series(self, form: Form, best: Hypothesis) -> list[Hypothesis]:
-        """Return a form grown anew of series that differ by effects, not by scales.
-
-        The scale of few rows tells one for the other.
-        """
-        is_apart = best.candidate.scaling.random_effects is not None
-        if not (is_apart and best.estimate.effects):
-            return []
-        alike = replace(self, estimator=self.estimator.of_like_series)
-        return alike.grown(alike.estimator.most_probable(form))
 
     def _is_bent(self) -> bool:
         """Return whether the link differs from a line where the values are.
