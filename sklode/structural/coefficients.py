@@ -199,6 +199,12 @@ class RandomCoefficients(NamedTuple):
         common = np.abs(self.means) > self.how.spread
         return bool(common[[*coefficients]].any())
 
+    def means_of_others(self) -> Array:
+        """Return the means that the others tell each series, (series, coefficient)."""
+        n = len(self.shares)
+        prior = self.prior(np.arange(n), ratios=np.ones(n), centres=np.zeros((n, 1)))
+        return prior.means
+
     def prior(
         self, members: Numbers, ratios: Array, centres: Array
     ) -> CoefficientPrior:

@@ -115,3 +115,16 @@ def test_what_a_series_tells_is_not_counted_twice() -> None:
     others = fitted([0, 2]).prior(np.array([-1]), np.ones(1), nothing)
     assert own.means == pytest.approx(others.means)
     assert own.covariances == pytest.approx(others.covariances)
+
+
+def test_the_means_of_others_are_those_of_a_panel_without_a_series() -> None:
+    rng = np.random.default_rng(0)
+    columns, y = rng.normal(size=(4, 9, 3)), rng.normal(size=(4, 9))
+    grams = np.einsum("sri,srj->sij", columns, columns)
+    moments = np.einsum("sri,sr->si", columns, y)
+    how = pooled(EFFECTS)
+    found = RandomCoefficients.fit(how, grams, moments)[0].means_of_others()
+    for k in range(4):
+        others = np.arange(4) != k
+        without = RandomCoefficients.fit(how, grams[others], moments[others])[0]
+        np.testing.assert_allclose(found[k], without.means, rtol=1e-9)

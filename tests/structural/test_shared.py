@@ -231,6 +231,54 @@ def test_a_column_that_is_never_zero_is_no_impulse() -> None:
     assert not parts.str.contains("fading").any()
 
 
+def patients(seed: int) -> tuple[pd.DataFrame, pd.Series]:
+    """Return patients who respond more or less, some longer; and which rows are known.
+
+    Of fourteen readings each, with noise in proportion, nine are.
+    """
+    rng = np.random.default_rng(seed)
+    rows, is_known = {}, {}
+    for name in (f"p{k:02d}" for k in range(25)):
+        size, fade = np.exp(rng.normal(0, [0.3, 0.15])) * [1.0, 30.0]
+        given, seen = np.sort(rng.uniform(0, 160, (2, 14)))
+        amount = rng.choice([2.0, 4.0], len(given))
+        since = seen[:, None] - given
+        left = amount * np.exp(-np.maximum(since, 0) / fade) * (since >= 0)
+        y = size * left.sum(1) * np.exp(0.05 * rng.normal(size=len(seen)))
+        hours = np.concatenate([seen, given])
+        both = pd.DataFrame(
+            {
+                "y": np.append(y, 0 * given + np.nan),
+                "dose": np.append(0 * seen, amount),
+            },
+            pd.Timestamp("2024-01-01") + pd.to_timedelta(hours, "h").round("s"),
+        )
+        known = pd.Series(hours < seen[9], both.index)
+        rows[name], is_known[name] = both.sort_index(), known.sort_index()
+    names = ["patient", "time"]
+    return pd.concat(rows, names=names), pd.concat(is_known, names=names)
+
+
+def test_patients_who_respond_more_or_less_share_a_memory() -> None:
+    errors, shares = [], []
+    for seed in range(3):
+        data, is_known = patients(seed)
+        ahead = data[~is_known].dropna()
+        forecaster = fitted(data[is_known])
+        memory = forecaster.components_["memory"].xs("dose (line, fading)", level=1)
+        hours = pd.to_timedelta(memory.str.replace(" d", " D")) / pd.Timedelta("1h")
+        assert np.allclose(hours, 30, rtol=0.25)
+        X = data[~is_known][["dose"]]
+        found = forecaster.predict_at(ahead.index, X=X).y
+        errors.append((found - ahead.y).abs().mean() / ahead.y.mean())
+        every = forecaster.predict_interval(fh=X.index, X=X).reindex(ahead.index)
+        low, high = every.to_numpy().T
+        shares.append(((low < ahead.y) & (ahead.y < high)).mean())
+    # were sizes and times known, the noise alone: 0.04
+    assert np.mean(errors) < 0.075
+    assert 0.82 < np.mean(shares) < 0.97
+
+
 # Age
 
 

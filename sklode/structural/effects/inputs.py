@@ -53,7 +53,7 @@ _YOUNG = 0.5
 _OLD = 0.75
 _KNOTS_OF_AGE = 12
 _SIZES_OF_AGE = 1.0, 3.0, 10.0
-_MOST_GIVEN = 0.5  # share of rows, of a column whose rows are impulses
+_MOST_GIVEN = 0.5  # share of observed rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
 _HARMONICS_OF_MONTH = 4, 12
@@ -79,10 +79,10 @@ class Estimate(NamedTuple):
 
     effects: tuple[Effect, ...] = ()
     coefficients: Array = np.zeros((0, 0))  # (series, coefficient)
-    means: Array = np.zeros((0, 0))  # those of the panel, likewise
+    means: Array = np.zeros((0, 0))  # as others of the panel tell, likewise
     loss: float = 0.0  # what they add to minus the log probability
     response: Array = np.zeros(0)  # (row,), what they add to y, in states' units
-    usual: Array = np.zeros(0)  # likewise, by the panel's coefficients
+    usual: Array = np.zeros(0)  # likewise, by what others of the panel tell
     scaling: Scaling | None = None  # to these, of a panel
 
 
@@ -272,7 +272,8 @@ class Inputs(NamedTuple):
         location, scale = self.units.at(column)
         zero = -location / scale
         is_given = np.abs(values - zero) > _LEAST_WITHIN
-        if not 0 < is_given.mean() < _MOST_GIVEN:
+        # what is given at rows of its own may be more often given than y is read
+        if not is_given.any() or is_given[self.rows].mean() >= _MOST_GIVEN:
             return []
         times = FADES[FADES <= self.read.times.max()].tolist()
         found = [Effect(Line(column), Impulse(time, zero)) for time in times]

@@ -296,7 +296,7 @@ class EffectJudge:
         return Estimate(
             effects=tuple(effects),
             coefficients=r * found,
-            means=r * of_panel.means,
+            means=r * of_panel.means_of_others(),
             loss=loss,
         )
 

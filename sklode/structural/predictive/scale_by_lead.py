@@ -19,7 +19,7 @@ from sklode.structural.rows import ChannelRows
 _ORIGINS, _LEADS = 48, 24
 # of a panel; of more, some that are spread evenly
 _MOST_SERIES = 64
-# first rows, or this part of them: states are still vague
+# first rows, or this part of them: states are still vague there
 _BURNT, _SHARE = 10, 3
 # rows in which what an error tells fades
 _RECENT = 8.0
@@ -48,7 +48,7 @@ class VarianceInflation(NamedTuple):
         cls, candidate: Candidate, table: ChannelRows, span: float
     ) -> VarianceInflation:
         """Measure it by the errors ahead that a candidate made at its last rows."""
-        filled = np.flatnonzero(table.lengths > _BURNT + 1)
+        filled = np.flatnonzero(table.lengths > _burnt(candidate, table.lengths) + 1)
         if not len(filled):
             return cls(np.zeros(1), np.ones(1))
         if len(filled) > _MOST_SERIES:
@@ -90,6 +90,13 @@ def interpolated(ahead: Array, leads: Array, table: Array) -> Array:
     return np.stack(columns, axis=-1)
 
 
+def _burnt(candidate: Candidate, n: Numbers) -> Numbers:
+    """Return how many first rows of series do not tell, of ``n`` (series,) each."""
+    share = n // _SHARE
+    # what a panel knows of effects is known from the first row on
+    return share if candidate.prior is not None else np.maximum(share, _BURNT)
+
+
 def _errors(
     candidate: Candidate, table: ChannelRows, span: float
 ) -> tuple[Array, Array, Array]:
@@ -100,7 +107,7 @@ def _errors(
     model, table = candidate.model, candidate.scaling.rows(table)
     space = model.space(span)
     n, states, before = len(table.times), candidate.first(space, 1), 0
-    first = max(n // _SHARE, _BURNT, n - 1 - _ORIGINS)
+    first = max(int(_burnt(candidate, table.lengths)[0]), n - 1 - _ORIGINS)
     origins, known = np.arange(first, n - 1), []
     # the filter goes on from origin to origin, and keeps the states at each
     for origin in origins.tolist():

@@ -5,6 +5,7 @@ Tested in tests/structural/test_decisions.py.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -33,7 +34,11 @@ from sklode.structural.scaling import Scaling
 from sklode.structural.search.periods import Seasons
 from sklode.structural.search.posterior import REFUSED, Posterior
 from sklode.structural.search.rows import MOST_ROWS, SearchRows, judged, sought
-from sklode.structural.search.scaling import plain_candidate, usual_error
+from sklode.structural.search.scaling import (
+    plain_candidate,
+    told_apart,
+    usual_error,
+)
 
 NO_EFFECTS = Estimate()
 # the fewest while hyperparameters are sought; 12 were chosen on competition series'
@@ -88,6 +93,7 @@ class Estimator:
         self.at_bounds = has_zeros(from_bound(table.values, bounds))
         self._log_odds = seasons.log_odds
         self.is_pooled = len(table.lengths) > 1
+        self._may_differ = self.is_pooled  # whether series may have scales of their own
         # places of the rows that seek hyperparameters, and of those that judge forms
         self._sought, self._judging = sought(table), judged(rows)
         self.sample = table.where(self._sought).without_empty()
@@ -95,6 +101,13 @@ class Estimator:
         self.has_inputs, self._inputs_judged = inputs is not None, None
         if inputs is not None:
             self._inputs_judged = inputs.at(self._judging)
+
+    @property
+    def of_like_series(self) -> Estimator:
+        """The same, of series that share one scale, be they more or less affected."""
+        found = copy.copy(self)
+        found._may_differ = False
+        return found
 
     def _own(
         self, candidate: Candidate, estimate: Estimate, table: ChannelRows
@@ -184,7 +197,10 @@ class Estimator:
     def _plain(self, rows: ChannelRows, link: Link, rule: Rule) -> Candidate:
         """Return the plain candidate of some rows."""
         values = link.of(rows.values)
-        return plain_candidate(rows, values, self._span, link=link, rule=rule)
+        found = plain_candidate(values, link=link, rule=rule)
+        if self._may_differ:
+            found = told_apart(found, rows, values, self._span)
+        return found
 
     def _sought_from(
         self, form: Form, theta: Array, free: Flags, estimate: Estimate

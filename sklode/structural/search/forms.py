@@ -100,6 +100,11 @@ def fit_candidates(
     search = _Search(estimator, gap=gap, seasons=seasons)
     found = search.hypotheses(logarithm, may_link)
     best = most_probable_of(found)
+    if best.candidate.scaling.random_effects and best.estimate.effects:
+        # of few rows what series have of effects looks like a scale of their own
+        alike = replace(search, estimator=estimator.of_like_series)
+        found += alike.hypotheses(logarithm, may_link)
+        best = most_probable_of(found)
     near = [estimator.finer(c) for c in found if c.loss <= best.loss + _MARGIN]
     n_judged = len(estimator.judged.values)
     if not estimator.is_pooled and n_judged > _MANY:

@@ -28,16 +28,10 @@ _CLIPPED = 5.0
 _WIDEST = 8.0
 
 
-def plain_candidate(
-    table: ChannelRows,
-    values: Array,
-    span: float,
-    link: Link,
-    rule: Rule,
-) -> Candidate:
+def plain_candidate(values: Array, link: Link, rule: Rule) -> Candidate:
     """Return the plain form with the location and scale of a usual series.
 
-    ``values`` are what the ``link`` makes of the table's.
+    ``values`` are what the ``link`` makes of y.
     """
     location, scale = _location_and_scale(values)
     if link.is_identity and has_zeros(values):
@@ -45,14 +39,13 @@ def plain_candidate(
         location = float(values.mean())
     form = Form()
     _, _, start = priors(form)
-    found = Candidate(
+    return Candidate(
         model=Model(form=form, theta=start, rule=rule),
         scaling=Scaling(location=location, scale=scale, link=link),
     )
-    return _with_random_effects(found, table, values, span)
 
 
-def _with_random_effects(
+def told_apart(
     candidate: Candidate, table: ChannelRows, values: Array, span: float
 ) -> Candidate:
     """Return a candidate with the scaling that series share, or what they differ by.

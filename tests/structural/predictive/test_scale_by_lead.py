@@ -84,6 +84,27 @@ def test_few_rows_widen_nothing_much(n: int) -> None:
     np.testing.assert_array_equal(found.at(np.array([-3.0, 0.0])), 1.0)
 
 
+def test_short_series_tell_what_effects_of_a_panel_leave() -> None:
+    rng = np.random.default_rng(0)
+    n, names = 9, [f"s{k:02d}" for k in range(20)]
+    promo = (rng.uniform(size=(len(names), n)) < 0.4) * 1.0
+    # noise of late is three times what it was
+    noise = rng.normal(size=promo.shape) * np.where(np.arange(n) < n - 3, 1.0, 3.0)
+    days = pd.date_range("2026-01-05", periods=n)
+    index = pd.MultiIndex.from_product([names, days], names=["shop", "day"])
+    data = pd.DataFrame(
+        {"y": (20 + 8 * promo + noise).ravel(), "promo": promo.ravel()}, index
+    )
+    calm = data.index.get_level_values(1) < days[n - 3]
+    forecaster = StructuralForecaster(random_state=0)
+    forecaster.fit(data[calm][["y"]], X=data[calm][["promo"]])
+    before = widening(forecaster).factors.max()
+    new = data[~calm]
+    forecaster.update(new[["y"]], X=new[["promo"]], update_params=False)
+    assert before < 1.3
+    assert widening(forecaster).factors.max() > 1.5
+
+
 @pytest.mark.slow
 def test_more_intervals_hold_after_a_kink() -> None:
     shares = []
