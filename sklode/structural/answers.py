@@ -258,14 +258,15 @@ class StructuralAnswers:
     def _grid(self, effect: Effect, basis: OfColumn) -> tuple[Array, Array]:
         """Return values of a column over all that was seen, and an effect's of them."""
         rows = self._history.rows
-        if isinstance(effect.lag, Age):
-            times = self.model.design.times(rows, rows.series, rows.ticks)
-            ages = np.linspace(0, times.max(), 200)
+        if isinstance(effect.lag, Age) and basis.first < 0:
+            read = self.model.design.read(rows)
+            oldest = read.ages(rows.series, read.times).max()
+            ages = np.linspace(0, oldest, 200)
             return ages, effect.at(effect.lag.standard(ages))
-        read = slice(basis.first, basis.first + basis.n_read)
-        seen = np.hstack([rows.controls, rows.values])[:, read]
+        own = slice(basis.first, basis.first + basis.n_read)
+        seen = np.hstack([rows.controls, rows.values])[:, own]
         values, columns = basis.grid(seen)
-        return values, effect.at(self.model.design.standard(columns, read))
+        return values, effect.at(self.model.design.standard(columns, own))
 
     def _curve(
         self, effect: Effect, basis: OfColumn, values: Array, drawn: Array
@@ -274,7 +275,7 @@ class StructuralAnswers:
         names, lag = self._names, effect.lag
         levels: tuple[str, ...] = ()
         column = names[basis.first]
-        if effect.is_of_age:
+        if basis.first < 0:
             column = f"age in steps of {self._length(1.0)}"
         if isinstance(basis, Levels):
             own = names[basis.first : basis.first + basis.n_read]
