@@ -120,9 +120,10 @@ class StructuralAnswers:
                 parts[:, [0, -1]] += units.location[:, None]
                 names = self._part_names(candidate)
                 for part, values in zip(names, parts.T, strict=True):
-                    # what other series have not is nothing there
+                    # what other series have not is nothing there; effects of one
+                    # name, as of a dose that is absorbed before it acts, add up
                     table = found.setdefault((name, part), np.zeros(len(order)))
-                    table[order[place]] = values
+                    table[order[place]] += values
         frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
         return frame.rename_axis(columns=["channel", "part"])
 

@@ -142,6 +142,7 @@ class Unknown:
             own = slice(column, column + size)
             if size == 1:
                 found = self._draws(column, known, where, n=n)
+                found += self._levels(column, known, where, n=n)
             else:
                 found = self._followed(own, int(where.sum()), n)
             # about the mean that is filled, so
@@ -165,6 +166,31 @@ class Unknown:
         found = np.empty((n, len(order), 1))
         found[:, order, 0] = filtered.prediction(0, queries).paths(draws)
         return finite(found)
+
+    def _levels(self, column: int, known: Observations, where: Flags, n: int) -> Array:
+        """Return how far a column may be from its usual value there, as `_draws` does.
+
+        That is as far as series are of which it is known, but for those with y: there
+        it is a part of y's level.
+        """
+        values, n_series = known.controls[:, column], len(known.keys)
+        is_known, has_y = ~np.isnan(values), ~np.isnan(known.values).all(axis=1)
+        counts, n_seen = (
+            np.bincount(known.series[some], minlength=n_series)
+            for some in (is_known, has_y)
+        )
+        sums = np.bincount(known.series[is_known], values[is_known], n_series)
+        means = sums[counts > 0] / counts[counts > 0]
+        series = known.series[where]
+        is_free = (counts + n_seen == 0)[series]
+        if not (len(means) and is_free.any()):
+            return np.zeros((n, len(series), 1))
+        # series spread evenly, in random order: the same ones in each column
+        order = np.random.default_rng(self._seed).permutation(n)
+        place = (order[:, None] * len(means) // n + series) % len(means)
+        far = np.where(is_free, means[place] - means.mean(), 0.0)
+        found: Array = far[..., None]
+        return found
 
     def _column(
         self, column: int, known: Observations, where: Flags

@@ -51,6 +51,7 @@ _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is cons
 # of the oldest series' age: one that follows a curve of age, one that shows it
 _YOUNG, _OLD = 0.5, 0.75
 _KNOTS_OF_AGE, _SIZES_OF_AGE = 12, (1.0, 3.0, 10.0)
+_FEWEST_AGES = 4  # different ones: a natural spline through three has one bend
 _MOST_GIVEN = 0.5  # share of rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
@@ -406,15 +407,19 @@ def grows_old(table: ChannelRows) -> bool:
 def _is_followed(ages: Array, bounds: Numbers) -> bool:
     """Return whether series have lived what is ahead of others, by observed rows.
 
-    What falls within a series is no age.
+    What falls within a series is no age, nor what is constant in most.
     """
-    if len(bounds) < 3 or len(np.unique(ages)) < _FEWEST_VALUES:
+    if len(bounds) < 3 or len(np.unique(ages)) < _FEWEST_AGES:
         return False
-    series = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    firsts, ends = bounds[:-1], bounds[1:]
+    series = np.repeat(np.arange(len(firsts)), ends - firsts)
     if (np.diff(ages)[np.diff(series) == 0] < 0).any():
         return False
-    some = bounds[1:] > bounds[:-1]
-    reached = (ages[bounds[1:][some] - 1] - ages.min()) / np.ptp(ages)
+    some = ends > firsts
+    first, last = ages[firsts[some]], ages[ends[some] - 1]
+    if (last > first).mean() < 0.5:
+        return False
+    reached = (last - ages.min()) / np.ptp(ages)
     # where all are about as old, none has lived what is ahead of another
     return bool((reached < _YOUNG).sum() > 1 and (reached > _OLD).sum() > 1)
 
