@@ -64,6 +64,7 @@ class CoefficientPrior(NamedTuple):
     means: Array  # (series, coefficient)
     covariances: Array  # (series, coefficient, coefficient)
     centres: Array  # (series, coefficient), means of their columns: the level is there
+    levels: Array  # (series,), usual ones
 
     def of(self, series: Numbers | list[int]) -> CoefficientPrior:
         """Return that of some series."""
@@ -77,7 +78,7 @@ class CoefficientPrior(NamedTuple):
         k = self.means.shape[1]
         spread = np.einsum("sij,sj->si", self.covariances, self.centres)
         means[:, -k:] = self.means
-        means[:, level] -= (self.means * self.centres).sum(1)
+        means[:, level] += self.levels - (self.means * self.centres).sum(1)
         covariances[:, -k:, -k:] = self.covariances
         covariances[:, level, -k:] = covariances[:, -k:, level] = -spread
         covariances[:, level, level] += (spread * self.centres).sum(1)
@@ -90,12 +91,15 @@ class RandomCoefficients(NamedTuple):
     spread: Array  # (coefficient,), standard deviation of series
     in_y: Flags  # (coefficient,)
     is_centred: Flags  # (coefficient,), see `Pooled`
+    is_between: Flags  # likewise
     precision: Array  # (mean, mean), of the means, given all series and their prior
     moment: Array  # (mean,), the precision times their most probable values
     shares: Array  # (series, mean, mean), what each series adds to the precision
     moments: Array  # (series, mean), and to the moment
     deviation: float = np.nan
     """Of levels from what attributes of series tell; NaN: these tell nothing."""
+    level: float = 0.0
+    """Where attributes are zero, in units of a usual series' states."""
 
     @classmethod
     def fit(
@@ -133,6 +137,7 @@ class RandomCoefficients(NamedTuple):
             spread=d,
             in_y=poolings.in_y,
             is_centred=poolings.is_centred,
+            is_between=poolings.is_between,
             precision=precision,
             moment=moment,
             shares=shares,
@@ -153,12 +158,13 @@ class RandomCoefficients(NamedTuple):
         return bool(common[coefficients].any())
 
     def prior(
-        self, members: Numbers, ratios: Array, centres: Array
+        self, members: Numbers, ratios: Array, centres: Array, is_located: Flags
     ) -> CoefficientPrior:
         """Return the prior of series, as the others of the panel tell.
 
         ``members`` (series,) are their numbers in the panel of the fit, -1 of others;
-        ``ratios`` (series,) those of y's units to their own.
+        ``ratios`` (series,) those of y's units to their own. Those ``is_located``
+        (series,) have locations of their own, which tell more than attributes do.
         """
         n, k = len(members), len(self.spread)
         # the last share is that of strangers: nothing of what is known is their own
@@ -173,10 +179,12 @@ class RandomCoefficients(NamedTuple):
         each = np.arange(k)
         covariances[:, each, each] += self.spread**2
         r = np.where(self.in_y, ratios[:, None], 1.0)
+        is_centred = self.is_centred | (self.is_between & is_located[:, None])
         return CoefficientPrior(
             means=r * means,
             covariances=covariances * r[:, :, None] * r[:, None],
-            centres=np.where(self.is_centred, centres, 0.0),
+            centres=np.where(is_centred, centres, 0.0),
+            levels=np.where(is_located, 0.0, self.level * ratios),
         )
 
 
@@ -212,8 +220,8 @@ class Pooled(NamedTuple):
     ) -> tuple[Array, Array]:
         """Return what tells of coefficients, with what levels tell of attributes.
 
-        Columns ``z`` (series, coefficient) and ``levels`` (series,) are over how far
-        levels are from what attributes tell; NaN of series without rows.
+        Columns ``z`` (series, coefficient) and ``levels`` (series,), from their means,
+        are over how far levels are from what attributes tell; NaN of no rows.
         """
         z = np.where(self.is_between & np.isfinite(levels)[:, None], z, 0.0)
         is_within = ~self.is_between
