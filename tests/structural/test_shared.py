@@ -224,6 +224,25 @@ def test_doses_between_readings_add_up_and_fade(sign: float) -> None:
     assert np.allclose(forecaster.predict(fh=asked, X=X[n:]), found[asked], atol=1e-6)
 
 
+def test_parts_add_up_where_a_dose_is_absorbed_before_it_acts() -> None:
+    rng = np.random.default_rng(0)
+    given, seen = np.sort(rng.uniform(0, 1500, 160)), np.sort(rng.uniform(0, 1500, 400))
+    since = np.maximum(seen[:, None] - given, 0.0)
+    values = (5 * (np.exp(-since / 40) - np.exp(-since / 8))).sum(1)
+    values += 0.05 * rng.normal(size=400)
+    times = [
+        (pd.Timestamp("2024-01-01") + pd.to_timedelta(h, "h")).round("s")
+        for h in (seen, given)
+    ]
+    X = pd.concat([pd.Series(0.0, times[0]), pd.Series(1.0, times[1])]).sort_index()
+    y = pd.Series(values, times[0]).reindex(X.index)
+    forecaster = StructuralForecaster(random_state=0).fit(y, X=X.to_frame("dose"))
+    assert (parts_of(forecaster) == "dose (line, fading)").sum() == 2
+    parts = forecaster._parts(times[0][-50:], None).droplevel(0, axis=1)
+    total = parts.drop(columns="signal").sum(axis=1)
+    np.testing.assert_allclose(total, parts["signal"])
+
+
 def test_a_column_that_is_never_zero_is_no_impulse() -> None:
     y, X = doses(160, fade=30.0, seed=0)
     forecaster = StructuralForecaster(random_state=0).fit(y, X=X + 5.0)
@@ -263,6 +282,64 @@ def test_young_series_follow_the_curve_of_older_ones(tmp_path: Path) -> None:
     begun = again.predict_at(new).y
     assert begun.equals(forecaster.predict_at(new).y)
     assert 5 <= int(begun.to_numpy().argmax()) <= 10
+
+
+def launches(n_weeks: int = 40, n_young: int = 6, seed: int = 0) -> pd.DataFrame:
+    """Return products of one curve, a third of them young, with all rows to come."""
+    rng = np.random.default_rng(seed)
+    age = np.arange(float(n_weeks))
+    curve = (age + 1) / 8 * np.exp(1 - (age + 1) / 8)
+    parts = {}
+    for k in range(20):
+        begin = pd.Timestamp("2020-01-05") + pd.Timedelta(weeks=int(rng.integers(150)))
+        stamps = pd.date_range(begin, periods=n_weeks, freq="W")
+        noise = np.exp(rng.normal(4, 0.5) + 0.1 * rng.normal(size=n_weeks))
+        is_past = (age < n_young) | (k >= 7)
+        # of others the first weeks were not seen
+        is_past &= (age >= rng.integers(20)) | (k < 7)
+        columns = {"y": noise * curve, "age": age, "is_past": is_past}
+        parts[f"p{k:02d}"] = pd.DataFrame(columns, stamps)
+    return pd.concat(parts, names=["product", "week"])
+
+
+def test_a_column_may_say_the_age_of_a_curve_that_series_share() -> None:
+    data = launches()
+    past = data[data.is_past]
+    ahead = data[(data.index.get_level_values(0) < "p07") & ~data.is_past]
+    forecaster = fitted(past.drop(columns="is_past"))
+    assert "age (curve of age)" in parts_of(forecaster)
+    found = forecaster.predict_at(ahead.index, X=ahead[["age"]]).y
+    assert np.abs(np.log(found / ahead.y)).mean() < 0.25
+    # what is not told goes on
+    with pytest.warns(UserWarning, match="X is not known in column 'age'"):
+        untold = forecaster.predict_at(ahead.index).y
+    assert np.abs(np.log(untold / found)).mean() < 0.05
+
+
+def test_a_column_that_falls_says_no_age() -> None:
+    past = launches().query("is_past").drop(columns="is_past")
+    week = past.loc[["p10"]].index[3]
+    past.loc[week, "age"] = 1.0
+    parts = parts_of(fitted(past))
+    assert not parts.str.contains("of age").any()
+
+
+def test_what_is_missing_before_the_first_value_makes_no_series_older() -> None:
+    y = launches().query("is_past")[["y"]]
+    y = y[(y.index.get_level_values(0) < "p07") | (y.index.get_level_values(0) > "p09")]
+    begin = y.index.get_level_values(1).min()
+    ends = y.reset_index().groupby("product")["week"].max()
+    rows = [
+        (name, week)
+        for name, end in ends.items()
+        for week in pd.date_range(begin, end, freq="W")
+    ]
+    padded = y.reindex(pd.MultiIndex.from_tuples(rows, names=y.index.names))
+    plain = StructuralForecaster(random_state=0).fit(y)
+    other = StructuralForecaster(random_state=0).fit(padded)
+    assert "age (curve)" in parts_of(plain)
+    expected = plain.predict(fh=range(1, 20))
+    pd.testing.assert_frame_equal(other.predict(fh=range(1, 20)), expected)
 
 
 def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:
@@ -313,3 +390,39 @@ def test_attributes_that_tell_nothing_are_left_out() -> None:
     data["luck"] = values.ravel()
     past, _ = parted(data, 50)
     assert not parts_of(fitted(past)).str.startswith("luck").any()
+
+
+def test_levels_that_attributes_tell_need_not_lie_about_the_median() -> None:
+    rng = np.random.default_rng(0)
+    size = rng.uniform(0, 1, (40, 1)) ** 3 * np.ones((40, 60))
+    y = 100 * size + 3 * rng.normal(size=(40, 1)) + rng.normal(size=(40, 60))
+    data = table([f"s{k:02d}" for k in range(40)], DAYS, y=y, size=size)
+    past, ahead = parted(data, 50)
+    forecaster = fitted(past[past.index.get_level_values(0) < "s25"])
+    new = ahead[ahead.index.get_level_values(0) >= "s25"]
+    found = forecaster.predict_at(new.index, X=new[["size"]]).y
+    # shops differ by three from what their size tells
+    assert np.abs((found - new.y).mean()) < 2.0
+    assert (found - new.y).abs().mean() < 3.5
+
+
+def test_an_attribute_that_is_not_known_leaves_a_new_series_as_uncertain() -> None:
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=(30, 1)) * np.ones((30, 60))
+    y = 30 + 5 * size + rng.normal(size=(30, 60))
+    data = table([f"s{k:02d}" for k in range(30)], DAYS, y=y, size=size)
+    past, ahead = parted(data, 50)
+    forecaster = fitted(past)
+    rows = pd.MultiIndex.from_product([["new"], DAYS[50:]], names=["shop", "day"])
+    with pytest.warns(UserWarning, match="X is not known in column 'size'"):
+        found = forecaster.predict_interval(fh=rows, coverage=0.9)
+    # what is 3.3 deviations wide, of 5 and what it is scattered by
+    expected = 3.29 * 5 * past["size"].std()
+    assert np.diff(found).mean() == pytest.approx(expected, rel=0.25)
+    # a shop whose rows are known stands where they say
+    ahead.loc["s03", "size"] = np.nan
+    with pytest.warns(UserWarning, match="X is not known in column 'size'"):
+        known = forecaster.predict_interval(
+            fh=ahead.loc[["s03"]].index, X=ahead[["size"]]
+        )
+    assert np.diff(known).mean() < 5.0
