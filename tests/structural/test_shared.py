@@ -284,26 +284,28 @@ def test_young_series_follow_the_curve_of_older_ones(tmp_path: Path) -> None:
     assert 5 <= int(begun.to_numpy().argmax()) <= 10
 
 
-def launches(n_weeks: int = 40, n_young: int = 6, seed: int = 0) -> pd.DataFrame:
-    """Return products of one curve, a third of them young, with all rows to come."""
-    rng = np.random.default_rng(seed)
-    age = np.arange(float(n_weeks))
+def launches(most_late: int) -> pd.DataFrame:
+    """Return products of one curve, a third of them young, with all rows to come.
+
+    Others were first seen at different ages.
+    """
+    rng = np.random.default_rng(0)
+    age = np.arange(40.0)
     curve = (age + 1) / 8 * np.exp(1 - (age + 1) / 8)
     parts = {}
     for k in range(20):
         begin = pd.Timestamp("2020-01-05") + pd.Timedelta(weeks=int(rng.integers(150)))
-        stamps = pd.date_range(begin, periods=n_weeks, freq="W")
-        noise = np.exp(rng.normal(4, 0.5) + 0.1 * rng.normal(size=n_weeks))
-        is_past = (age < n_young) | (k >= 7)
-        # of others the first weeks were not seen
-        is_past &= (age >= rng.integers(20)) | (k < 7)
+        stamps = pd.date_range(begin, periods=40, freq="W")
+        noise = np.exp(rng.normal(4, 0.5) + 0.1 * rng.normal(size=40))
+        late = rng.integers(most_late + 1)
+        is_past = age < 6 if k < 7 else age >= late
         columns = {"y": noise * curve, "age": age, "is_past": is_past}
         parts[f"p{k:02d}"] = pd.DataFrame(columns, stamps)
     return pd.concat(parts, names=["product", "week"])
 
 
 def test_a_column_may_say_the_age_of_a_curve_that_series_share() -> None:
-    data = launches()
+    data = launches(most_late=20)
     past = data[data.is_past]
     ahead = data[(data.index.get_level_values(0) < "p07") & ~data.is_past]
     forecaster = fitted(past.drop(columns="is_past"))
@@ -317,7 +319,7 @@ def test_a_column_may_say_the_age_of_a_curve_that_series_share() -> None:
 
 
 def test_a_column_that_falls_says_no_age() -> None:
-    past = launches().query("is_past").drop(columns="is_past")
+    past = launches(most_late=20).query("is_past").drop(columns="is_past")
     week = past.loc[["p10"]].index[3]
     past.loc[week, "age"] = 1.0
     parts = parts_of(fitted(past))
@@ -325,8 +327,7 @@ def test_a_column_that_falls_says_no_age() -> None:
 
 
 def test_what_is_missing_before_the_first_value_makes_no_series_older() -> None:
-    y = launches().query("is_past")[["y"]]
-    y = y[(y.index.get_level_values(0) < "p07") | (y.index.get_level_values(0) > "p09")]
+    y = launches(most_late=0).query("is_past")[["y"]]
     begin = y.index.get_level_values(1).min()
     ends = y.reset_index().groupby("product")["week"].max()
     rows = [
@@ -340,6 +341,13 @@ def test_what_is_missing_before_the_first_value_makes_no_series_older() -> None:
     assert "age (curve)" in parts_of(plain)
     expected = plain.predict(fh=range(1, 20))
     pd.testing.assert_frame_equal(other.predict(fh=range(1, 20)), expected)
+    # and what has no value yet has not begun
+    weeks = pd.date_range(begin, ends.max(), freq="W")
+    rows = pd.MultiIndex.from_product([["new"], weeks], names=y.index.names)
+    both = pd.concat([padded, pd.DataFrame({"y": np.nan}, rows)]).sort_index()
+    waiting = StructuralForecaster(random_state=0).fit(both)
+    begun = waiting.predict(fh=range(1, 20)).loc["new", "y"]
+    assert 5 <= int(begun.to_numpy().argmax()) <= 10
 
 
 def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:

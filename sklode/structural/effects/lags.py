@@ -34,10 +34,10 @@ class Read(NamedTuple):
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,), in usual gaps since each series' first row
     columns: Array  # (row, control + channel), standardised; NaN where y is missing
-    begins: Array  # (series,), times of the first values of y; 0 where there are none
+    begins: Array  # (series,), times at which their ages are zero
 
     def ages(self, series: Numbers, times: Array) -> Array:
-        """Return times since the first values of y, at ``times`` of series."""
+        """Return ages at ``times`` of series."""
         ages: Array = times - self.begins[series]
         return ages
 
