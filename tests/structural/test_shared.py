@@ -434,3 +434,24 @@ def test_an_attribute_that_is_not_known_leaves_a_new_series_as_uncertain() -> No
             fh=ahead.loc[["s03"]].index, X=ahead[["size"]]
         )
     assert np.diff(known).mean() < 5.0
+
+
+@pytest.mark.parametrize("regions", [["north", "south"], ["east", "north", "south"]])
+def test_a_category_that_is_not_known_of_a_shop_is_a_part_of_its_level(
+    regions: list[str],
+) -> None:
+    rng = np.random.default_rng(0)
+    region = np.repeat(rng.choice(regions, (30, 1)), 60, axis=1)
+    y = 30 + 10 * (region == "south") - 10 * (region == "east")
+    y = y + rng.normal(size=(30, 1)) + rng.normal(size=(30, 60))
+    data = table([f"s{k:02d}" for k in range(30)], DAYS, y=y, region=region)
+    data.loc[["s00", "s01", "s02"], "region"] = None
+    past, ahead = parted(data, 50)
+    with pytest.warns(UserWarning, match="X is not known in column 'region'"):
+        forecaster = fitted(past)
+    own = ahead.loc[["s00", "s01", "s02"]]
+    with pytest.warns(UserWarning, match="X is not known in column 'region'"):
+        found = forecaster.predict_interval(fh=own.index, X=own[["region"]])
+    # of 90 %, with rows that are scattered by one
+    assert np.diff(found).mean() < 4.5
+    assert np.abs(found.mean(axis=1) - own.y).mean() < 1.2
