@@ -318,6 +318,20 @@ def test_a_column_may_say_the_age_of_a_curve_that_series_share() -> None:
     assert np.abs(np.log(untold / found)).mean() < 0.05
 
 
+def test_a_new_series_is_as_old_as_a_column_says() -> None:
+    data = launches(most_late=0)
+    data["luck"] = np.random.default_rng(1).normal(size=len(data))
+    past = data[data.is_past].drop(columns="is_past")
+    forecaster = fitted(past)
+    stamps = pd.date_range("2024-01-07", periods=15, freq="W")
+    rows = pd.MultiIndex.from_product([["new"], stamps], names=["product", "week"])
+    X = pd.DataFrame({"age": np.arange(12.0, 27.0), "luck": 0.0}, rows)
+    found = forecaster.predict_at(rows, X=X).y.to_numpy()
+    age = X["age"].to_numpy() + 1
+    expected = age / 8 * np.exp(1 - age / 8)
+    assert found / found[0] == pytest.approx(expected / expected[0], rel=0.2)
+
+
 def test_a_column_that_falls_says_no_age() -> None:
     past = launches(most_late=20).query("is_past").drop(columns="is_past")
     week = past.loc[["p10"]].index[3]

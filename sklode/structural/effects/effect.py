@@ -74,7 +74,8 @@ class Effect:
         if isinstance(self.basis, Constant):
             return self.modulation.name(cycle)
         if self.is_of_age and self.basis.first < 0:
-            return "age (curve)"
+            # a column of X may have that name
+            return "own age (curve)" if "age" in names else "age (curve)"
         column, how = self.basis.name(names)
         suffix = self.modulation.suffix(cycle) + self.lag.suffix
         return f"{column} ({how}{suffix})"

@@ -158,7 +158,7 @@ class Inputs(NamedTuple):
         n_columns = 1
         if effect.is_delayed:
             n_columns = len(self.delays)
-        elif effect.is_of_X:
+        elif effect.is_of_X and not effect.is_of_age:
             # a category is one column, not as many as it has levels
             n_columns = self.n_controls - sum(n - 1 for _, n in self.blocks)
         return effect.log_odds + math.log(n_columns)
@@ -205,16 +205,17 @@ class Inputs(NamedTuple):
         rows = self.rows
         bounds = np.searchsorted(rows, self.read.bounds)
         found = []
-        ages = self.read.ages(self._series_of(rows), self.read.times[rows])
-        if _is_followed(ages, bounds):
-            lag = Age(location=float(ages.mean()), scale=float(ages.std()))
-            curve = _spline(-1, lag.standard(ages)[:, 0], _KNOTS_OF_AGE)
-            found += [Effect(curve, lag, size=size) for size in _SIZES_OF_AGE]
+        # where both are the same, what is told comes first: it holds for new series too
         for column in self._numbers:
             values = self.read.columns[rows, column]
             if _is_followed(values, bounds):
                 curve = _spline(column, values, _KNOTS_OF_AGE)
                 found += [Effect(curve, Age(), size=size) for size in _SIZES_OF_AGE]
+        ages = self.read.ages(self._series_of(rows), self.read.times[rows])
+        if _is_followed(ages, bounds):
+            lag = Age(location=float(ages.mean()), scale=float(ages.std()))
+            curve = _spline(-1, lag.standard(ages)[:, 0], _KNOTS_OF_AGE)
+            found += [Effect(curve, lag, size=size) for size in _SIZES_OF_AGE]
         return [found] if found else []
 
     @property
