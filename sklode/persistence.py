@@ -28,7 +28,7 @@ import torch
 from pandas.tseries.frequencies import to_offset
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Flags
 from sklode.data.calendars import Calendar
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
@@ -45,6 +45,7 @@ from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import FEWEST_HARMONICS, Candidate, Model
 from sklode.structural.coefficients import (
     CoefficientPrior,
+    Pooled,
     Pooling,
     RandomCoefficients,
 )
@@ -74,8 +75,8 @@ Make: TypeAlias = Callable[..., object]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
-FORMAT_VERSION = 16  # rises with every change of what a file holds
-_READ = (14, 15, FORMAT_VERSION)  # what the older ones lack has a default
+FORMAT_VERSION = 17  # rises with every change of what a file holds
+_READ = (14, 15, 16, FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -145,7 +146,7 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
             _refuse(what, f"Use {name}.load_weights(path).")
         makers = {name: one.make for name, one in _KINDS.items()}
         if found["format_version"] < FORMAT_VERSION:
-            makers |= _MAKERS_15
+            makers |= _MAKERS_16
         if found["format_version"] == 14:
             makers |= _MAKERS_14
         return _forecaster(kind, _restored(found["state"], arrays, makers))
@@ -498,6 +499,7 @@ _RECORDS = (
     RandomEffects,
     CoefficientPrior,
     RandomCoefficients,
+    Pooled,
     Pooling,
     Form,
     Effect,
@@ -523,9 +525,6 @@ _RECORDS = (
     Calendar,
     StructuralFit,
 )
-
-
-_STILL = np.zeros(2)  # of a hull that does not grow
 
 
 class _Kind(NamedTuple):
@@ -581,13 +580,27 @@ _KINDS: dict[str, _Kind] = {
 }
 
 
-def _largest_moves_15(widening: Array = _STILL, **parts: Any) -> LargestMoves:
+def _largest_moves_15(**parts: Any) -> LargestMoves:
     """Return the moves of a format that had another word for how a hull grows."""
-    return LargestMoves(growth=widening, **parts)
+    if "widening" in parts:
+        parts["growth"] = parts.pop("widening")
+    return LargestMoves(**parts)
+
+
+def _random_coefficients_16(
+    has_mean: Flags, spread: Array, in_y: Flags, is_centred: Flags, **parts: Any
+) -> RandomCoefficients:
+    """Return those of a format that held apart how each is pooled."""
+    is_between = np.zeros(len(spread), dtype=bool)  # which only a fit asks for
+    how = Pooled(has_mean, spread, in_y, is_centred, is_between)
+    return RandomCoefficients(how=how, **parts)
 
 
 # What makes the kinds of formats before that had other names or parts.
-_MAKERS_15: dict[str, Make] = {"LargestMoves": _largest_moves_15}
+_MAKERS_16: dict[str, Make] = {
+    "LargestMoves": _largest_moves_15,
+    "RandomCoefficients": _random_coefficients_16,
+}
 _MAKERS_14: dict[str, Make] = {
     "History": _history_14,
     "StructuralModel": _structural_model_14,

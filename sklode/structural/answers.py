@@ -381,18 +381,14 @@ class StructuralAnswers:
     def _not_shared(self, candidate: Candidate) -> dict[int, OfColumn]:
         """Return columns of X that act on each series as they did on it alone."""
         found: dict[int, OfColumn] = {}
-        shared, begin = set(), 0
-        for effect in self._effects(candidate):
-            own, begin = (
-                slice(begin, begin + effect.n_columns),
-                begin + effect.n_columns,
-            )
-            basis, coefficients = effect.basis, candidate.coefficients
-            if isinstance(basis, Constant) or not effect.is_of_X:
+        shared, coefficients = set(), candidate.coefficients
+        for effect, own in places(self._effects(candidate)).items():
+            if isinstance(effect.basis, Constant) or not effect.is_of_X:
                 continue
-            found[basis.first] = basis
+            first = effect.basis.first
+            found[first] = effect.basis
             if coefficients is not None and coefficients.is_shared(own):
-                shared.add(basis.first)
+                shared.add(first)
         return {first: basis for first, basis in found.items() if first not in shared}
 
     def _warn_of_far_controls(self, known: Observations) -> None:

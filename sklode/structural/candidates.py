@@ -148,7 +148,7 @@ class Candidate(NamedTuple):
     coefficients: RandomCoefficients | None = None  # None: of each series alone
     prior: CoefficientPrior | None = None  # of each series, see `Candidate.own`
     levels: Array | None = None
-    """Deviations of first levels, (series,), of series without rows; NaN of others."""
+    """Deviations of first levels, (series,), where not the form's; else NaN."""
 
     @property
     def observed_noise(self) -> float:
@@ -175,8 +175,9 @@ class Candidate(NamedTuple):
         None: all are others.
         """
         found = self._with_own_scaling(table, span)
+        found = found._replace(levels=self._levels(table))
         if self.coefficients is None:
-            return found._replace(levels=self._levels(table))
+            return found
         n, effects = len(table.lengths), self.scaling.random_effects
         has_own = effects is not None and np.isfinite(effects.distance)
         X = table.inputs[:, 1:][:, self.model.form.columns]
@@ -186,18 +187,18 @@ class Candidate(NamedTuple):
             centres=table.means(X),
             is_located=(table.lengths > 0) & has_own,
         )
-        return found._replace(prior=prior, levels=self._levels(table))
+        return found._replace(prior=prior)
 
     def _levels(self, table: ChannelRows) -> Array | None:
         """Return how far series' levels are from what is known before their rows."""
         effects, coefficients = self.scaling.random_effects, self.coefficients
-        told = np.nan if coefficients is None else coefficients.deviation
+        deviation = np.nan if coefficients is None else coefficients.deviation
         is_empty = table.lengths == 0
         if effects is not None and np.isfinite(effects.distance):
             # those that have rows have locations of their own
-            distance = told if np.isfinite(told) else effects.distance
+            distance = deviation if np.isfinite(deviation) else effects.distance
             return np.where(is_empty, distance, np.nan) if is_empty.any() else None
-        return np.full(len(is_empty), told) if np.isfinite(told) else None
+        return np.full(len(is_empty), deviation) if np.isfinite(deviation) else None
 
     def first(self, space: StateSpace, n: int) -> States:
         """Return the states before the first rows of ``n`` series."""

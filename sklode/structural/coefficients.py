@@ -55,7 +55,8 @@ class Pooling:
 
 ALONE = Pooling()
 BETWEEN = Pooling(has_mean=True, spread=0.0, in_y=True, is_between=True)
-SAME, SHARED = Pooling(has_mean=True, spread=0.0), Pooling(True, spread=_USUAL)
+SAME = Pooling(has_mean=True, spread=0.0)
+SHARED = Pooling(has_mean=True, spread=_USUAL)
 
 
 class CoefficientPrior(NamedTuple):
@@ -82,110 +83,6 @@ class CoefficientPrior(NamedTuple):
         covariances[:, -k:, -k:] = self.covariances
         covariances[:, level, -k:] = covariances[:, -k:, level] = -spread
         covariances[:, level, level] += (spread * self.centres).sum(1)
-
-
-class RandomCoefficients(NamedTuple):
-    """The mean of coefficients, as the rows of a panel tell, and how series differ."""
-
-    has_mean: Flags  # (coefficient,)
-    spread: Array  # (coefficient,), standard deviation of series
-    in_y: Flags  # (coefficient,)
-    is_centred: Flags  # (coefficient,), see `Pooled`
-    is_between: Flags  # likewise
-    precision: Array  # (mean, mean), of the means, given all series and their prior
-    moment: Array  # (mean,), the precision times their most probable values
-    shares: Array  # (series, mean, mean), what each series adds to the precision
-    moments: Array  # (series, mean), and to the moment
-    deviation: float = np.nan
-    """Of levels from what attributes of series tell; NaN: these tell nothing."""
-    level: float = 0.0
-    """Where attributes are zero, in units of a usual series' states."""
-
-    @classmethod
-    def fit(
-        cls, poolings: Pooled, grams: Array, moments: Array
-    ) -> tuple[RandomCoefficients, Array, float]:
-        """Return them, coefficients of series, and how much they add to the evidence.
-
-        ``grams`` (series, coefficient, coefficient) and ``moments`` (series,
-        coefficient) are W' W and W' v, of what is new in columns, W, and in y, v.
-        The coefficients are (series, coefficient), all in common units.
-        """
-        has_mean, d = poolings.has_mean, poolings.spread
-        # b = mean + d e with e of variance one: B is the precision of e, given the mean
-        scaled = d[:, None] * grams
-        B = scaled * d + np.eye(len(d))
-        goals = np.concatenate([scaled, (d * moments)[..., None]], axis=2)
-        solved = np.linalg.solve(B, goals)
-        # what is left of W' W and W' v when the deviations are integrated over
-        left = np.swapaxes(scaled, 1, 2) @ solved
-        left_gram, left_moment = grams - left[..., :-1], moments - left[..., -1]
-        shares = left_gram[:, has_mean][:, :, has_mean]
-        share_moments = left_moment[:, has_mean]
-        precision = np.eye(int(has_mean.sum())) + shares.sum(0)
-        moment = share_moments.sum(0)
-        mean = np.zeros(len(d))
-        mean[has_mean] = np.linalg.solve(precision, moment)
-        found = mean + d * (solved[..., -1] - solved[..., :-1] @ mean)
-        # of deviations, series by series, and of means (Bishop 2006, equation 3.86)
-        _, log_dets = np.linalg.slogdet(B)
-        _, log_det = np.linalg.slogdet(precision)
-        evidence = (d * moments * solved[..., -1]).sum() - log_dets.sum()
-        evidence += moment @ mean[has_mean] - log_det
-        coefficients = cls(
-            has_mean=has_mean,
-            spread=d,
-            in_y=poolings.in_y,
-            is_centred=poolings.is_centred,
-            is_between=poolings.is_between,
-            precision=precision,
-            moment=moment,
-            shares=shares,
-            moments=share_moments,
-        )
-        return coefficients, found, 0.5 * float(evidence)
-
-    @property
-    def means(self) -> Array:
-        """The most probable means, (coefficient,); zero of those without any."""
-        found = np.zeros(len(self.spread))
-        found[self.has_mean] = np.linalg.solve(self.precision, self.moment)
-        return found
-
-    def is_shared(self, coefficients: slice) -> bool:
-        """Return whether series differ by less than what some have in common."""
-        common = np.abs(self.means) > self.spread
-        return bool(common[coefficients].any())
-
-    def prior(
-        self, members: Numbers, ratios: Array, centres: Array, is_located: Flags
-    ) -> CoefficientPrior:
-        """Return the prior of series, as the others of the panel tell.
-
-        ``members`` (series,) are their numbers in the panel of the fit, -1 of others;
-        ``ratios`` (series,) those of y's units to their own. Those ``is_located``
-        (series,) have locations of their own, which tell more than attributes do.
-        """
-        n, k = len(members), len(self.spread)
-        # the last share is that of strangers: nothing of what is known is their own
-        own = np.concatenate([self.shares, np.zeros((1, *self.precision.shape))])
-        own_moments = np.vstack([self.moments, np.zeros(len(self.moment))])
-        V = np.linalg.inv(self.precision - own[members])
-        means, covariances = np.zeros((n, k)), np.zeros((n, k, k))
-        left = (self.moment - own_moments[members])[..., None]
-        means[:, self.has_mean] = (V @ left)[..., 0]
-        places = np.flatnonzero(self.has_mean)
-        covariances[:, places[:, None], places] = V
-        each = np.arange(k)
-        covariances[:, each, each] += self.spread**2
-        r = np.where(self.in_y, ratios[:, None], 1.0)
-        is_centred = self.is_centred | (self.is_between & is_located[:, None])
-        return CoefficientPrior(
-            means=r * means,
-            covariances=covariances * r[:, :, None] * r[:, None],
-            centres=np.where(is_centred, centres, 0.0),
-            levels=np.where(is_located, 0.0, self.level * ratios),
-        )
 
 
 class Pooled(NamedTuple):
@@ -215,6 +112,10 @@ class Pooled(NamedTuple):
             is_between=np.array([one.is_between for one in each], dtype=bool),
         )
 
+    def factors(self, ratios: Array) -> Array:
+        """Return r, (series, coefficient), of the ratios of y's units to a series'."""
+        return np.where(self.in_y, ratios[:, None], 1.0)
+
     def with_levels(
         self, grams: Array, moments: Array, z: Array, levels: Array
     ) -> tuple[Array, Array]:
@@ -232,5 +133,101 @@ class Pooled(NamedTuple):
         self, grams: Array, moments: Array, ratios: Array
     ) -> tuple[Array, Array]:
         """Return what tells of coefficients over their ``ratios`` (series,)."""
-        r = np.where(self.in_y, ratios[:, None], 1.0)
+        r = self.factors(ratios)
         return grams * r[:, :, None] * r[:, None], moments * r
+
+
+class RandomCoefficients(NamedTuple):
+    """The mean of coefficients, as the rows of a panel tell, and how series differ."""
+
+    how: Pooled
+    precision: Array  # (mean, mean), of the means, given all series and their prior
+    moment: Array  # (mean,), the precision times their most probable values
+    shares: Array  # (series, mean, mean), what each series adds to the precision
+    moments: Array  # (series, mean), and to the moment
+    deviation: float = np.nan
+    """Of levels from what attributes of series tell; NaN: these tell nothing."""
+    level: float = 0.0
+    """Where attributes are zero, in units of a usual series' states."""
+
+    @classmethod
+    def fit(
+        cls, how: Pooled, grams: Array, moments: Array
+    ) -> tuple[RandomCoefficients, Array, float]:
+        """Return them, coefficients of series, and how much they add to the evidence.
+
+        ``grams`` (series, coefficient, coefficient) and ``moments`` (series,
+        coefficient) are W' W and W' v, of what is new in columns, W, and in y, v.
+        The coefficients are (series, coefficient), all in common units.
+        """
+        has_mean, d = how.has_mean, how.spread
+        # b = mean + d e with e of variance one: B is the precision of e, given the mean
+        scaled = d[:, None] * grams
+        B = scaled * d + np.eye(len(d))
+        goals = np.concatenate([scaled, (d * moments)[..., None]], axis=2)
+        solved = np.linalg.solve(B, goals)
+        # what is left of W' W and W' v when the deviations are integrated over
+        left = np.swapaxes(scaled, 1, 2) @ solved
+        left_gram, left_moment = grams - left[..., :-1], moments - left[..., -1]
+        shares = left_gram[:, has_mean][:, :, has_mean]
+        share_moments = left_moment[:, has_mean]
+        precision = np.eye(int(has_mean.sum())) + shares.sum(0)
+        moment = share_moments.sum(0)
+        mean = np.zeros(len(d))
+        mean[has_mean] = np.linalg.solve(precision, moment)
+        found = mean + d * (solved[..., -1] - solved[..., :-1] @ mean)
+        # of deviations, series by series, and of means (Bishop 2006, equation 3.86)
+        _, log_dets = np.linalg.slogdet(B)
+        _, log_det = np.linalg.slogdet(precision)
+        evidence = (d * moments * solved[..., -1]).sum() - log_dets.sum()
+        evidence += moment @ mean[has_mean] - log_det
+        coefficients = cls(
+            how=how,
+            precision=precision,
+            moment=moment,
+            shares=shares,
+            moments=share_moments,
+        )
+        return coefficients, found, 0.5 * float(evidence)
+
+    @property
+    def means(self) -> Array:
+        """The most probable means, (coefficient,); zero of those without any."""
+        found = np.zeros(len(self.how.spread))
+        found[self.how.has_mean] = np.linalg.solve(self.precision, self.moment)
+        return found
+
+    def is_shared(self, coefficients: Sequence[int]) -> bool:
+        """Return whether series differ by less than what some have in common."""
+        common = np.abs(self.means) > self.how.spread
+        return bool(common[[*coefficients]].any())
+
+    def prior(
+        self, members: Numbers, ratios: Array, centres: Array, is_located: Flags
+    ) -> CoefficientPrior:
+        """Return the prior of series, as the others of the panel tell.
+
+        ``members`` (series,) are their numbers in the panel of the fit, -1 of others;
+        ``ratios`` (series,) those of y's units to their own. Those ``is_located``
+        (series,) have locations of their own, which tell more than attributes do.
+        """
+        n, k, has_mean = len(members), len(self.how.spread), self.how.has_mean
+        # the last share is that of strangers: nothing of what is known is their own
+        own = np.concatenate([self.shares, np.zeros((1, *self.precision.shape))])
+        own_moments = np.vstack([self.moments, np.zeros(len(self.moment))])
+        V = np.linalg.inv(self.precision - own[members])
+        means, covariances = np.zeros((n, k)), np.zeros((n, k, k))
+        left = (self.moment - own_moments[members])[..., None]
+        means[:, has_mean] = (V @ left)[..., 0]
+        places = np.flatnonzero(has_mean)
+        covariances[:, places[:, None], places] = V
+        each = np.arange(k)
+        covariances[:, each, each] += self.how.spread**2
+        r = self.how.factors(ratios)
+        is_centred = self.how.is_centred | (self.how.is_between & is_located[:, None])
+        return CoefficientPrior(
+            means=r * means,
+            covariances=covariances * r[:, :, None] * r[:, None],
+            centres=np.where(is_centred, centres, 0.0),
+            levels=np.where(is_located, 0.0, self.level * ratios),
+        )

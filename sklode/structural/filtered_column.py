@@ -485,8 +485,11 @@ class FilteredColumn:
         self, candidate: Candidate, leads: Array
     ) -> tuple[StateSpace, States]:
         """Return a space, and the states of series so long before their first rows."""
-        states = candidate.first(candidate.model.space(self.span), len(leads))
-        for lead in np.unique(leads).tolist():
+        # mostly there is one
+        lead, *others = np.unique(leads).tolist()
+        space = candidate.model.space(self.span, lead)
+        states = candidate.first(space, len(leads))
+        for lead in others:
             space = candidate.model.space(self.span, lead)
             mine = leads == lead
             before = candidate.first(space, len(leads))

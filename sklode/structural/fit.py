@@ -23,7 +23,6 @@ from sklode.structural.coupling.delays import MOST_COLUMNS, likely_delays
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import ColumnUnits, Inputs, grows_old
-from sklode.structural.effects.lags import Read
 from sklode.structural.effects.selection import random_coefficients
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import ColumnModel, StructuralModel
@@ -31,6 +30,7 @@ from sklode.structural.predictive.limits import LargestMoves
 from sklode.structural.rows import ChannelRows
 from sklode.structural.search.attributes import (
     Attributes,
+    attributes_in,
     attributes_of,
     levels_of,
 )
@@ -85,13 +85,10 @@ def fit_model(
         ).candidates(gaps[column])
         for column, table in enumerate(tables)
     ]
-    attributes = [
-        _attributes(each, table, design.read(observations), observations, known)
-        for each, table in zip(found, tables, strict=True)
-    ]
+    attributes = _attributes(found, tables, design, observations, known)
     found = [
-        [(one, (*effects, *told.effects)) for one, effects in each]
-        for each, told in zip(found, attributes, strict=True)
+        [(one, (*effects, *more.effects)) for one, effects in each]
+        for each, more in zip(found, attributes, strict=True)
     ]
     several = {effect for each in found for _, own in each for effect in own}
     effects = sorted(several, key=lambda effect: effect.order)
@@ -108,7 +105,7 @@ def fit_model(
                     effects=[own for _, own in each],
                     table=table,
                     span=span,
-                    deviation=told.deviation,
+                    deviation=more.deviation,
                 ),
                 table=table,
                 span=span,
@@ -118,7 +115,7 @@ def fit_model(
             quantum=float(quanta[column]),
             moves=LargestMoves.measured(table),
         )
-        for column, (each, told, table, span) in enumerate(
+        for column, (each, more, table, span) in enumerate(
             zip(found, attributes, tables, spans, strict=True)
         )
     ]
@@ -264,18 +261,21 @@ def _with_effects(
 
 
 def _attributes(
-    found: Sequence[tuple[Candidate, tuple[Effect, ...]]],
-    table: ChannelRows,
-    read: Read,
+    found: Sequence[Sequence[tuple[Candidate, tuple[Effect, ...]]]],
+    tables: list[ChannelRows],
+    design: Design,
     rows: Observations,
     known: Known,
-) -> Attributes:
-    """Return what columns of X tell that are constant in each series of a panel."""
+) -> list[Attributes]:
+    """Return what columns of X that are constant in each series tell, by column."""
     n_controls = rows.controls.shape[1]
     if len(rows.keys) < 2 or not n_controls:
-        return Attributes()
-    best = heaviest_of_each([one for one, _ in found])[0]
-    return attributes_of(best, table, read, n_controls, known.blocks)
+        return [Attributes()] * len(tables)
+    read = design.read(rows)
+    options = attributes_in(read, n_controls, known.blocks)
+    best = [heaviest_of_each([one for one, _ in each])[0] for each in found]
+    pairs = zip(best, tables, strict=True)
+    return [attributes_of(one, table, read, options) for one, table in pairs]
 
 
 def _with_coefficients(

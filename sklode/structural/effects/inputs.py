@@ -49,8 +49,10 @@ _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
 # of the oldest series' age: one that follows a curve of age, one that shows it
-_YOUNG, _OLD = 0.5, 0.75
-_KNOTS_OF_AGE, _SIZES_OF_AGE = 12, (1.0, 3.0, 10.0)
+_YOUNG = 0.5
+_OLD = 0.75
+_KNOTS_OF_AGE = 12
+_SIZES_OF_AGE = 1.0, 3.0, 10.0
 _FEWEST_AGES = 4  # different ones: a natural spline through three has one bend
 _MOST_GIVEN = 0.5  # share of rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
@@ -119,7 +121,7 @@ class Inputs(NamedTuple):
         # end of a series feed its memories
         own, first = np.unique(series, return_index=True)
         # and so do those before its first observed one
-        is_first = rows[first] == self.rows[np.searchsorted(self.rows, bounds[own])]
+        is_first = rows[first] == self.rows[self._bounds[own]]
         starts = np.where(is_first, bounds[own], rows[first])
         pairs = zip(starts, bounds[own + 1], strict=True)
         kept = [np.arange(start, end) for start, end in pairs]
@@ -140,6 +142,16 @@ class Inputs(NamedTuple):
     def _series_of(self, rows: Numbers) -> Numbers:
         """Return the series of rows."""
         return np.searchsorted(self.read.bounds, rows, side="right") - 1
+
+    @property
+    def _bounds(self) -> Numbers:
+        """Where series begin among observed rows, (series + 1,)."""
+        return np.searchsorted(self.rows, self.read.bounds)
+
+    @property
+    def _is_panel(self) -> bool:
+        """Whether there are several series."""
+        return len(self.read.bounds) > 2
 
     def columns(self, effects: Sequence[Effect]) -> Array:
         """Return the columns of effects at observed rows."""
@@ -202,9 +214,7 @@ class Inputs(NamedTuple):
 
         That is the time since a series' first value, or what a column of X says.
         """
-        rows = self.rows
-        bounds = np.searchsorted(rows, self.read.bounds)
-        found = []
+        rows, bounds, found = self.rows, self._bounds, []
         # where both are the same, what is told comes first: it holds for new series too
         for column in self._numbers:
             values = self.read.columns[rows, column]
@@ -262,10 +272,9 @@ class Inputs(NamedTuple):
 
         Of a lone series it is one: columns are standardised.
         """
-        counts = np.diff(np.searchsorted(self.rows, self.read.bounds))
-        if len(counts) < 2:
+        if not self._is_panel:
             return 1.0
-        series = np.repeat(np.arange(len(counts)), counts)
+        counts, series = np.diff(self._bounds), self._series_of(self.rows)
         means = np.bincount(series, values, len(counts)) / np.maximum(counts, 1)
         found = float((values - means[series]).std())
         return found if found > _LEAST_WITHIN * float(values.std()) else 0.0
@@ -293,8 +302,11 @@ class Inputs(NamedTuple):
         """
         centre, unit = self.units.at(column)
         original = centre + unit * values
-        is_panel = len(self.read.bounds) > 2
-        if is_panel and len(np.unique(values)) >= _FEWEST_VALUES and original.min() > 0:
+        if (
+            self._is_panel
+            and len(np.unique(values)) >= _FEWEST_VALUES
+            and original.min() > 0
+        ):
             basis = Logarithm.of(column, original, centre, unit)
             # standardised: what is not within series is between them
             within = self._within(basis.columns(values[:, None])[:, 0])

@@ -11,9 +11,9 @@ Tested in tests/structural/effects/test_effect.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -67,15 +67,6 @@ class Innovations:
         innovations: Array = np.subtract(columns, expected, out=expected)
         innovations *= self._root
         return innovations
-
-
-class _Shared(NamedTuple):
-    """Coefficients that series of a panel share, in units of each one's states."""
-
-    coefficients: Array  # (series, coefficient)
-    means: Array  # likewise, of the panel
-    gain: float  # what coefficients add to the log likelihood
-    evidence: float  # what they add to it, integrated over
 
 
 class EffectJudge:
@@ -157,17 +148,7 @@ class EffectJudge:
 
         These are W' W and W' v, of innovations W of the columns, and v of y.
         """
-        n = len(self._folds) - 1
-        size = sum(effect.n_columns for effect in effects)
-        # of no effects both are empty
-        grams: list[Array] = [np.zeros((n, 0, size))]
-        moments: list[Array] = [np.zeros((n, 0, 1))]
-        for own in effects:
-            row = [self._product(own, other) for other in effects]
-            grams.append(np.concatenate(row, axis=2))
-            moments.append(self._product(own, None))
-        gram = np.concatenate(grams, axis=1)
-        return gram, np.concatenate(moments, axis=1)
+        return _assembled(self._product, effects, len(self._folds) - 1)
 
     def _summed(self, folds: Array) -> Array:
         """Return the sum of each series' folds."""
@@ -244,10 +225,8 @@ class EffectJudge:
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
         """Return the same, of coefficients that series may share."""
-        gram, moments = self._sums_of(others)
-        base = 0.0
-        if others:
-            base = self._evidence_of(others, gram, moments)
+        gram, moments = _assembled(self._sum, others, len(self._asked))
+        base = self._evidence_of(others, gram, moments) if others else 0.0
         # what some series tell stands for all
         share = len(self._first) / len(self._asked)
         best: tuple[float, Effect | None] = 0.0, None
@@ -257,48 +236,20 @@ class EffectJudge:
             row = np.concatenate(parts, axis=2)
             below = np.swapaxes(row[..., option.n_columns :], 1, 2)
             every = np.concatenate([row, np.concatenate([below, gram], axis=2)], axis=1)
-            goals = np.concatenate([self._sum(option, None)[..., 0], moments], axis=1)
+            goals = np.concatenate([self._sum(option, None), moments], axis=1)
             evidence = self._evidence_of([option, *others], every, goals)
             gain = share * (evidence - base) - self._inputs.log_odds(option)
             if gain > best[0] + _WORTH:
                 best = gain, option
         return best
 
-    def _sums_of(self, effects: list[Effect]) -> tuple[Array, Array]:
-        """Return Gram matrices and moments of some series."""
-        n, size = len(self._asked), sum(effect.n_columns for effect in effects)
-        if not effects:
-            return np.zeros((n, 0, 0)), np.zeros((n, 0))
-        rows = [
-            np.concatenate([self._sum(own, other) for other in effects], axis=2)
-            for own in effects
-        ]
-        moments = [self._sum(own, None) for own in effects]
-        found = np.concatenate(moments, axis=1)
-        return np.concatenate(rows, axis=1), found.reshape(n, size)
-
-    def _evidence_of(self, effects: list[Effect], grams: Array, goals: Array) -> float:
+    def _evidence_of(
+        self, effects: list[Effect], grams: Array, moments: Array
+    ) -> float:
         """Return the evidence of effects, by what some series tell."""
-        how = pooled(effects)
-        common = how.in_common_units(grams, goals, self._ratios[self._asked])
+        how, ratios = pooled(effects), self._ratios[self._asked]
+        common = how.in_common_units(grams, moments[..., 0], ratios)
         return RandomCoefficients.fit(how, *common)[2]
-
-    def _shared(self, effects: list[Effect]) -> _Shared:
-        """Return coefficients of all series, and their evidence."""
-        gram, moments = self._by_fold(effects)
-        grams, goals = self._summed(gram), self._summed(moments)[..., 0]
-        ratios, how = self._ratios, pooled(effects)
-        grams, goals = how.in_common_units(grams, goals, ratios)
-        of_panel, found, evidence = RandomCoefficients.fit(how, grams, goals)
-        added = goals - 0.5 * np.einsum("sij,sj->si", grams, found)
-        # in the units of each series' states
-        r = np.where(how.in_y, ratios[:, None], 1.0)
-        return _Shared(
-            coefficients=r * found,
-            means=r * of_panel.means,
-            gain=float((found * added).sum()),
-            evidence=evidence,
-        )
 
     def selected(self) -> Estimate:
         """Return the most probable effects, sought from those of ``start`` on."""
@@ -331,14 +282,21 @@ class EffectJudge:
 
     def _with_coefficients(self, effects: list[Effect]) -> Estimate:
         """Return effects with coefficients, and what they add to the loss."""
-        found = self._shared(effects)
+        gram, moments = self._by_fold(effects)
+        grams, goals = self._summed(gram), self._summed(moments)[..., 0]
+        how, ratios = pooled(effects), self._ratios
+        grams, goals = how.in_common_units(grams, goals, ratios)
+        of_panel, found, evidence = RandomCoefficients.fit(how, grams, goals)
         # the filter's loss, given the coefficients, has what these gain there
-        loss = found.gain - found.evidence
+        slope = goals - 0.5 * np.einsum("sij,sj->si", grams, found)
+        loss = float((found * slope).sum()) - evidence
         loss += sum(map(self._inputs.log_odds, effects))
+        # in the units of each series' states
+        r = how.factors(ratios)
         return Estimate(
             effects=tuple(effects),
-            coefficients=found.coefficients,
-            means=found.means,
+            coefficients=r * found,
+            means=r * of_panel.means,
             loss=loss,
         )
 
@@ -434,11 +392,26 @@ def random_coefficients(
         found, each, _ = RandomCoefficients.fit(how, grams, goals)
         if levels is not None:
             level = float(mean - middle[how.is_between] @ found.means[how.is_between])
-        each = each * np.where(how.in_y, ratios[:, None], 1.0)
+        each = each * how.factors(ratios)
         each = columns * each[rows.series]
         response = each.sum(1)
         added = each[:, ~(how.is_centred | how.is_between)].sum(1)
     return found._replace(deviation=deviation, level=level)
+
+
+def _assembled(
+    product: Callable[[Effect, Effect | None], Array], effects: list[Effect], n: int
+) -> tuple[Array, Array]:
+    """Return the Gram matrix of effects and their moments, of ``n`` parts each."""
+    size = sum(effect.n_columns for effect in effects)
+    # of no effects both are empty
+    grams: list[Array] = [np.zeros((n, 0, size))]
+    moments: list[Array] = [np.zeros((n, 0, 1))]
+    for own in effects:
+        row = [product(own, other) for other in effects]
+        grams.append(np.concatenate(row, axis=2))
+        moments.append(product(own, None))
+    return np.concatenate(grams, axis=1), np.concatenate(moments, axis=1)
 
 
 def _plain(

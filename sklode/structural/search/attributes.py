@@ -44,8 +44,7 @@ def attributes_of(
     candidate: Candidate,
     table: ChannelRows,
     read: Read,
-    n_controls: int,
-    blocks: Sequence[tuple[int, int]],
+    options: Sequence[Effect],
 ) -> Attributes:
     """Return which attributes tell of a column's levels, the best first.
 
@@ -58,7 +57,7 @@ def attributes_of(
     if n < _FEWEST:
         return Attributes()
     levels = levels[known] - levels[known].mean()
-    options = _options(read, n_controls, blocks)
+    options = [*options]
     chosen: list[Effect] = []
     columns, best = np.zeros((n, 0)), math.log(levels @ levels / n + 1e-12)
     while options:
@@ -88,7 +87,7 @@ def attributes_of(
     )
 
 
-def _options(
+def attributes_in(
     read: Read, n_controls: int, blocks: Sequence[tuple[int, int]]
 ) -> list[Effect]:
     """Return the effects of columns that are constant in each series, and differ."""

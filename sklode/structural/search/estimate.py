@@ -26,7 +26,7 @@ from sklode.structural.components.space import (
 from sklode.structural.effects.effect import pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.selection import EffectJudge, centred
-from sklode.structural.filter.system import STEP, FilterPass, Rule
+from sklode.structural.filter.system import STEP, Rule
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
 from sklode.structural.search.periods import Seasons
@@ -135,6 +135,12 @@ class Estimator:
         left = self._without(estimate, table, estimate.response)
         return rows._replace(values=scaling.rows(left).values)
 
+    def _rows(
+        self, candidate: Candidate, estimate: Estimate, table: ChannelRows
+    ) -> ChannelRows:
+        """Return the same in each series' own units, as effects leave them."""
+        return self._left(self._own(candidate, estimate, table), estimate, table)
+
     def most_probable(
         self, form: Form, start: Array | None = None, estimate: Estimate = NO_EFFECTS
     ) -> Hypothesis:
@@ -235,8 +241,7 @@ class Estimator:
         The few that a search reads do not show how a season changes in a year.
         """
         candidate, estimate = hypothesis.candidate, hypothesis.estimate
-        own = self._own(candidate, estimate, self.judged)
-        left = self._left(own, estimate, self.judged)
+        left = self._rows(candidate, estimate, self.judged)
         left = left.where(slice(-_MOST_POLISHED, None))
         free, theta = hypothesis.posterior.free, candidate.model.theta.copy()
         # from what does not change nothing leads away
@@ -265,8 +270,7 @@ class Estimator:
         estimate = self.estimated_effects(candidate, hypothesis.estimate)
         free = hypothesis.posterior.free.copy()
         free[len(BASE) :] = False
-        own = self._own(candidate, estimate, self.sample)
-        left = self._left(own, estimate, self.sample)
+        left = self._rows(candidate, estimate, self.sample)
         posterior = Posterior(candidate.model, free, left, self._span)
         model, _ = posterior.fit()
         candidate = candidate._replace(model=model)
@@ -276,14 +280,14 @@ class Estimator:
 
     def finer(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis with the most probable number of harmonics."""
-        candidate = hypothesis.candidate
+        candidate, estimate = hypothesis.candidate, hypothesis.estimate
         model = candidate.model
         if not model.form.periods:
             return hypothesis
         several = [
             candidate._replace(model=model._replace(harmonics=n)) for n in _HARMONICS
         ]
-        losses = [self._filtered(c, hypothesis.estimate).loss for c in several]
+        losses = [self._judged(one, estimate)[1] for one in several]
         k = int(np.argmin(losses))
         # the hypothesis was found with the first number
         loss = hypothesis.loss + losses[k] - losses[0]
@@ -340,16 +344,15 @@ class Estimator:
         return found._replace(response=response, usual=usual)
 
     def errors(self, candidate: Candidate, estimate: Estimate) -> Array:
-        """Return the size of each judged row's innovation, but of first ones."""
-        found = self._filtered(candidate, estimate)
-        # v is v / F over 1 / F, which are 0 where nothing is observed
-        inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1.0)
-        errors = np.abs(found.v_F / inverse_F)
-        errors[self.judged.bounds[:-1]] = 0.0
-        return errors
+        """Return the size of each judged row's innovation, but of first ones.
 
-    def _filtered(self, candidate: Candidate, estimate: Estimate) -> FilterPass:
-        """Return the filter's pass of judged rows, without effects."""
+        They are in units of what is linked: each series' scale follows the candidate.
+        """
         own = self._own(candidate, estimate, self.judged)
         left = self._left(own, estimate, self.judged)
-        return candidate.model.filtered(candidate.model.space(self._span), left)
+        found = candidate.model.filtered(candidate.model.space(self._span), left)
+        # v is v / F over 1 / F, which are 0 where nothing is observed
+        inverse_F = np.where(found.inverse_F > 0, found.inverse_F, 1.0)
+        errors = np.abs(found.v_F / inverse_F) * own.at(self.judged.series).units.scale
+        errors[self.judged.bounds[:-1]] = 0.0
+        return errors

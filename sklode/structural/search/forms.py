@@ -39,7 +39,9 @@ from sklode.structural.search.periods import Seasons
 from sklode.structural.search.rows import SearchRows, read_by_search
 
 # of effects given hyperparameters, and these given effects
-_TURNS, _MOST_TURNS = 2, 8
+_TURNS = 2
+# where these follow each other, while that helps
+_MOST_TURNS = 8
 # of the time of impulses, that are tried in turn
 _SHARPER = 2**0.25, 2**0.125, 2**0.0625
 # peaks that are tried in one step
