@@ -117,22 +117,11 @@ class Design:
         )
 
     def _begins(self, rows: Observations, times: Array) -> Array:
-        """Return the time at which each series begins, (series,): its first value.
-
-        One without a value has not begun before the last value of any.
-        """
-        is_seen = ~np.isnan(rows.values).all(axis=1)
-        if not is_seen.any():
-            return np.zeros(len(rows.keys))
-        last = rows.ticks[is_seen].max()
-        # a usual gap later, unless it has a row there
-        first = np.minimum(rows.bounds[:-1], len(rows.ticks) - 1)
-        begins: Array = ticks_between(rows.ticks[first], last) / self.unit + 1.0
-        has_value = np.bincount(rows.series[is_seen], minlength=len(begins)) > 0
-        may_begin = np.where(has_value[rows.series], is_seen, rows.ticks > last)
-        place = np.flatnonzero(may_begin)
-        own, at = np.unique(rows.series[place], return_index=True)
-        begins[own] = times[place[at]]
+        """Return the time of each series' first value, (series,); or first row."""
+        begins = np.zeros(len(rows.keys))
+        seen = np.flatnonzero(~np.isnan(rows.values).all(axis=1))
+        own, first = np.unique(rows.series[seen], return_index=True)
+        begins[own] = times[seen[first]]
         return begins
 
     def standard(self, controls: Array, columns: slice = _ALL) -> Array:

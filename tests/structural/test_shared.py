@@ -332,6 +332,17 @@ def test_a_new_series_is_as_old_as_a_column_says() -> None:
     assert found / found[0] == pytest.approx(expected / expected[0], rel=0.2)
 
 
+def test_a_series_that_was_left_out_begins_at_its_first_row_of_X() -> None:
+    data = launches(most_late=0)
+    data["luck"] = np.random.default_rng(1).normal(size=len(data))
+    past = data[data.is_past].drop(columns=["is_past", "age"])
+    out = past.loc[["p10"]]
+    forecaster = fitted(past.drop("p10"))
+    found = forecaster.predict_at(out.index, X=out[["luck"]]).y
+    share = found / out.y
+    assert np.log(share).std() < 0.3
+
+
 def test_a_column_that_falls_says_no_age() -> None:
     past = launches(most_late=20).query("is_past").drop(columns="is_past")
     week = past.loc[["p10"]].index[3]
