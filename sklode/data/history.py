@@ -209,6 +209,10 @@ class History:
         if n_levels == 1:
             return self
         found = self.waiting
+        if found is not None and not np.isfinite(found.controls).any():
+            # without X nothing is known of them but that they have not begun
+            lasts = found.bounds[found.series + 1] - 1
+            found = found.where(np.arange(len(found.ticks)) == lasts)
         X = None if X is None else pd.DataFrame(X)
         if X is not None and X.index.nlevels == n_levels:
             check_index(X.index, name="X")

@@ -120,9 +120,10 @@ class StructuralAnswers:
                 parts[:, [0, -1]] += units.location[:, None]
                 names = self._part_names(candidate)
                 for part, values in zip(names, parts.T, strict=True):
-                    # what other series have not is nothing there
+                    # what other series have not is nothing there; effects of one
+                    # name, as of a dose that is absorbed before it acts, add up
                     table = found.setdefault((name, part), np.zeros(len(order)))
-                    table[order[place]] = values
+                    table[order[place]] += values
         frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
         return frame.rename_axis(columns=["channel", "part"])
 
@@ -258,14 +259,15 @@ class StructuralAnswers:
     def _grid(self, effect: Effect, basis: OfColumn) -> tuple[Array, Array]:
         """Return values of a column over all that was seen, and an effect's of them."""
         rows = self._history.rows
-        if isinstance(effect.lag, Age):
-            times = self.model.design.times(rows, rows.series, rows.ticks)
-            ages = np.linspace(0, times.max(), 200)
+        if isinstance(effect.lag, Age) and basis.first < 0:
+            read = self.model.design.read(rows)
+            oldest = read.ages(rows.series, read.times).max()
+            ages = np.linspace(0, oldest, 200)
             return ages, effect.at(effect.lag.standard(ages))
-        read = slice(basis.first, basis.first + basis.n_read)
-        seen = np.hstack([rows.controls, rows.values])[:, read]
+        own = slice(basis.first, basis.first + basis.n_read)
+        seen = np.hstack([rows.controls, rows.values])[:, own]
         values, columns = basis.grid(seen)
-        return values, effect.at(self.model.design.standard(columns, read))
+        return values, effect.at(self.model.design.standard(columns, own))
 
     def _curve(
         self, effect: Effect, basis: OfColumn, values: Array, drawn: Array
@@ -274,7 +276,7 @@ class StructuralAnswers:
         names, lag = self._names, effect.lag
         levels: tuple[str, ...] = ()
         column = names[basis.first]
-        if effect.is_of_age:
+        if basis.first < 0:
             column = f"age in steps of {self._length(1.0)}"
         if isinstance(basis, Levels):
             own = names[basis.first : basis.first + basis.n_read]

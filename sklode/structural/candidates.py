@@ -179,12 +179,14 @@ class Candidate(NamedTuple):
         found = found._replace(levels=self._levels(table))
         if self.coefficients is None:
             return found
-        n = len(table.lengths)
+        n, effects = len(table.lengths), self.scaling.random_effects
+        has_own = effects is not None and np.isfinite(effects.distance)
         X = table.inputs[:, 1:][:, self.model.form.columns]
         prior = self.coefficients.prior(
             members=np.full(n, -1) if members is None else members,
             ratios=found.scaling.ratios(n),
             centres=table.means(X),
+            is_located=(table.lengths > 0) & has_own,
         )
         return found._replace(prior=prior)
 

@@ -65,6 +65,7 @@ class CoefficientPrior(NamedTuple):
     means: Array  # (series, coefficient)
     covariances: Array  # (series, coefficient, coefficient)
     centres: Array  # (series, coefficient), means of their columns: the level is there
+    levels: Array  # (series,), usual ones
 
     def of(self, series: Numbers | list[int]) -> CoefficientPrior:
         """Return that of some series."""
@@ -78,7 +79,7 @@ class CoefficientPrior(NamedTuple):
         k = self.means.shape[1]
         spread = np.einsum("sij,sj->si", self.covariances, self.centres)
         means[:, -k:] = self.means
-        means[:, level] -= (self.means * self.centres).sum(1)
+        means[:, level] += self.levels - (self.means * self.centres).sum(1)
         covariances[:, -k:, -k:] = self.covariances
         covariances[:, level, -k:] = covariances[:, -k:, level] = -spread
         covariances[:, level, level] += (spread * self.centres).sum(1)
@@ -120,8 +121,8 @@ class Pooled(NamedTuple):
     ) -> tuple[Array, Array]:
         """Return what tells of coefficients, with what levels tell of attributes.
 
-        Columns ``z`` (series, coefficient) and ``levels`` (series,) are over how far
-        levels are from what attributes tell; NaN of series without rows.
+        Columns ``z`` (series, coefficient) and ``levels`` (series,), from their means,
+        are over how far levels are from what attributes tell; NaN of no rows.
         """
         z = np.where(self.is_between & np.isfinite(levels)[:, None], z, 0.0)
         is_within = ~self.is_between
@@ -146,6 +147,8 @@ class RandomCoefficients(NamedTuple):
     moments: Array  # (series, mean), and to the moment
     deviation: float = np.nan
     """Of levels from what attributes of series tell; NaN: these tell nothing."""
+    level: float = 0.0
+    """Where attributes are zero, in units of a usual series' states."""
 
     @classmethod
     def fit(
@@ -202,16 +205,22 @@ class RandomCoefficients(NamedTuple):
     def means_of_others(self) -> Array:
         """Return the means that the others tell each series, (series, coefficient)."""
         n = len(self.shares)
-        prior = self.prior(np.arange(n), ratios=np.ones(n), centres=np.zeros((n, 1)))
+        prior = self.prior(
+            np.arange(n),
+            ratios=np.ones(n),
+            centres=np.zeros((n, 1)),
+            is_located=np.zeros(n, dtype=bool),
+        )
         return prior.means
 
     def prior(
-        self, members: Numbers, ratios: Array, centres: Array
+        self, members: Numbers, ratios: Array, centres: Array, is_located: Flags
     ) -> CoefficientPrior:
         """Return the prior of series, as the others of the panel tell.
 
         ``members`` (series,) are their numbers in the panel of the fit, -1 of others;
-        ``ratios`` (series,) those of y's units to their own.
+        ``ratios`` (series,) those of y's units to their own. Those ``is_located``
+        (series,) have locations of their own, which tell more than attributes do.
         """
         n, k, has_mean = len(members), len(self.how.spread), self.how.has_mean
         # the last share is that of strangers: nothing of what is known is their own
@@ -226,8 +235,10 @@ class RandomCoefficients(NamedTuple):
         each = np.arange(k)
         covariances[:, each, each] += self.how.spread**2
         r = self.how.factors(ratios)
+        is_centred = self.how.is_centred | (self.how.is_between & is_located[:, None])
         return CoefficientPrior(
             means=r * means,
             covariances=covariances * r[:, :, None] * r[:, None],
-            centres=np.where(self.how.is_centred, centres, 0.0),
+            centres=np.where(is_centred, centres, 0.0),
+            levels=np.where(is_located, 0.0, self.level * ratios),
         )

@@ -109,7 +109,20 @@ class Design:
         times, columns = self.times(rows, rows.series, rows.ticks), rows.controls
         if len(self.scale) > columns.shape[1]:
             columns = np.hstack([columns, rows.values])
-        return Read(bounds=rows.bounds, times=times, columns=self.standard(columns))
+        return Read(
+            bounds=rows.bounds,
+            times=times,
+            columns=self.standard(columns),
+            begins=self._begins(rows, times),
+        )
+
+    def _begins(self, rows: Observations, times: Array) -> Array:
+        """Return the time of each series' first value, (series,); or first row."""
+        begins = np.zeros(len(rows.keys))
+        seen = np.flatnonzero(~np.isnan(rows.values).all(axis=1))
+        own, first = np.unique(rows.series[seen], return_index=True)
+        begins[own] = times[seen[first]]
+        return begins
 
     def standard(self, controls: Array, columns: slice = _ALL) -> Array:
         """Return columns of X in standard deviations from their means."""

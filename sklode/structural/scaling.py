@@ -125,8 +125,8 @@ class Scaling(NamedTuple):
         scale = np.broadcast_to(units.scale, known.shape)
         # the density of y is that of z times dz / dy = (du / dy) / scale
         lacks = np.log(scale[known]) - self.link.log_slope(table.values[known])
-        sums: Array = np.bincount(table.series[known], lacks, len(table.lengths))
-        return sums
+        sums = np.bincount(table.series[known], lacks, len(table.lengths))
+        return np.asarray(sums, np.float64)
 
 
 def usual_deviation(values: Array) -> Array:

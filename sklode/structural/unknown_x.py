@@ -27,7 +27,7 @@ class Unknown:
 
     A number is forecast, or smoothed, by a model of its column, which is found when
     it is first needed. A category has its usual frequencies, and in a path the levels
-    of other rows that follow each other.
+    of other rows that follow each other. What no series changes stays as it is.
     """
 
     def __init__(self, history: History, seed: int) -> None:
@@ -46,7 +46,9 @@ class Unknown:
             where = missing[:, first]
             if not where.any():
                 continue
-            if n == 1:
+            if self._is_constant[own].all():
+                controls[where, own] = _usual(known, own)[known.series[where]]
+            elif n == 1:
                 controls[where, first] = self._means(first, known, where)
             else:
                 seen = self._history.given.controls[:, own]
@@ -54,6 +56,17 @@ class Unknown:
                 counts = np.nan_to_num(seen).sum(0)
                 controls[where, own] = counts / max(counts.sum(), 1.0)
         return replace(known, controls=controls)
+
+    @functools.cached_property
+    def _is_constant(self) -> Flags:
+        """Whether each column is constant in every series, (control,)."""
+        rows = self._history.given
+        most, least = (
+            most_of.reduceat(rows.controls, rows.bounds[:-1])
+            for most_of in (np.fmax, np.fmin)
+        )
+        # of a series without any value both are NaN, which is not more
+        return ~np.asarray((most > least).any(axis=0))
 
     @functools.cached_property
     def seen(self) -> History:
@@ -97,6 +110,8 @@ class Unknown:
         np.minimum.at(since, asked.series, asked.ticks)
         is_late = known.ticks >= since[known.series]
         drawn = np.isnan(known.controls) & is_late[:, None]
+        # where y was seen, what is constant is a part of its level
+        drawn &= ~self._is_constant | _is_new(known)[known.series]
         acts = any(effect.is_of_X for effect in model.design.effects)
         if not (acts and drawn.any()):
             return None
@@ -141,7 +156,9 @@ class Unknown:
                 continue
             own = slice(column, column + size)
             if size == 1:
-                found = self._draws(column, known, where, n=n)
+                found = self._levels(column, known, where, n=n)
+                if not self._is_constant[column]:
+                    found += self._draws(column, known, where, n=n)
             else:
                 found = self._followed(own, int(where.sum()), n)
             # about the mean that is filled, so
@@ -165,6 +182,24 @@ class Unknown:
         found = np.empty((n, len(order), 1))
         found[:, order, 0] = filtered.prediction(0, queries).paths(draws)
         return finite(found)
+
+    def _levels(self, column: int, known: Observations, where: Flags, n: int) -> Array:
+        """Return how far a column may be from its usual value there, as `_draws` does.
+
+        Of series without y or a value of it that is as far as others are.
+        """
+        series = known.series[where]
+        means = _means_of(known, slice(column, column + 1))[:, 0]
+        means = means[~np.isnan(means)]
+        is_new = _is_new(known)[series, column]
+        if not (len(means) and is_new.any()):
+            return np.zeros((n, len(series), 1))
+        # series spread evenly, in random order: the same ones in each column
+        order = np.random.default_rng(self._seed).permutation(n)
+        place = (order[:, None] * len(means) // n + series) % len(means)
+        far = np.where(is_new, means[place] - means.mean(), 0.0)
+        found: Array = far[..., None]
+        return found
 
     def _column(
         self, column: int, known: Observations, where: Flags
@@ -193,6 +228,31 @@ class Unknown:
         place = (begin[:, None] + np.arange(n_rows)) % len(seen)
         found: Array = seen[place]
         return found
+
+
+def _means_of(rows: Observations, columns: slice) -> Array:
+    """Return the means of columns of X, (series, column); NaN of no value."""
+    values = rows.controls[:, columns]
+    counts = np.add.reduceat(~np.isnan(values), rows.bounds[:-1], dtype=np.int64)
+    sums = np.add.reduceat(np.nan_to_num(values), rows.bounds[:-1])
+    means: Array = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return means
+
+
+def _usual(rows: Observations, columns: slice) -> Array:
+    """Return the same; of a series without any value, that of the others."""
+    means = _means_of(rows, columns)
+    is_known = ~np.isnan(means).any(axis=1)
+    usual = means[is_known].mean(axis=0) if is_known.any() else 0.0
+    return np.where(np.isnan(means), usual, means)
+
+
+def _is_new(rows: Observations) -> Flags:
+    """Return whether nothing is known of a series in a column, (series, control)."""
+    starts = rows.bounds[:-1]
+    has_y = np.logical_or.reduceat(~np.isnan(rows.values).all(axis=1), starts)
+    has_X = np.logical_or.reduceat(~np.isnan(rows.controls), starts)
+    return ~(has_y[:, None] | has_X)
 
 
 def queries_of(

@@ -9,7 +9,12 @@ import pytest
 from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
-from sklode.structural.coefficients import Pooled, Pooling, RandomCoefficients
+from sklode.structural.coefficients import (
+    BETWEEN,
+    Pooled,
+    Pooling,
+    RandomCoefficients,
+)
 from sklode.structural.components.space import Form
 from sklode.structural.effects.basis import Line
 from sklode.structural.effects.effect import Effect, pooled
@@ -110,9 +115,9 @@ def test_what_a_series_tells_is_not_counted_twice() -> None:
         )
         return found
 
-    nothing = np.zeros((1, 1))
-    own = fitted([0, 1, 2]).prior(np.array([1]), np.ones(1), nothing)
-    others = fitted([0, 2]).prior(np.array([-1]), np.ones(1), nothing)
+    nothing, located = np.zeros((1, 1)), np.array([False])
+    own = fitted([0, 1, 2]).prior(np.array([1]), np.ones(1), nothing, located)
+    others = fitted([0, 2]).prior(np.array([-1]), np.ones(1), nothing, located)
     assert own.means == pytest.approx(others.means)
     assert own.covariances == pytest.approx(others.covariances)
 
@@ -128,3 +133,22 @@ def test_the_means_of_others_are_those_of_a_panel_without_a_series() -> None:
         others = np.arange(4) != k
         without = RandomCoefficients.fit(how, grams[others], moments[others])[0]
         np.testing.assert_allclose(found[k], without.means, rtol=1e-9)
+
+
+def test_attributes_do_not_move_a_series_that_has_a_location_of_its_own() -> None:
+    how = Pooled.of([BETWEEN], [1], [False])
+    found, _, _ = RandomCoefficients.fit(
+        how, grams=np.full((5, 1, 1), 4.0), moments=np.full((5, 1), 8.0)
+    )
+    found = found._replace(level=3.0, deviation=0.5)
+    size = np.array([[1.5], [1.5]])
+    located = np.array([False, True])
+    prior = found.prior(np.array([-1, -1]), np.ones(2), size, located)
+    means, covariances = np.zeros((2, 2)), np.zeros((2, 2, 2))
+    covariances[:, 0, 0] = 1.0
+    prior.write(means, covariances, level=0)
+    # the signal is the level and what the attribute adds
+    z = np.array([1.0, 1.5])
+    mean, variance = means @ z, np.einsum("i,sij,j->s", z, covariances, z)
+    assert mean == pytest.approx([3.0 + 1.5 * 40 / 21, 0.0])
+    assert variance == pytest.approx([1.0 + 1.5**2 / 21, 1.0])

@@ -224,6 +224,25 @@ def test_doses_between_readings_add_up_and_fade(sign: float) -> None:
     assert np.allclose(forecaster.predict(fh=asked, X=X[n:]), found[asked], atol=1e-6)
 
 
+def test_parts_add_up_where_a_dose_is_absorbed_before_it_acts() -> None:
+    rng = np.random.default_rng(0)
+    given, seen = np.sort(rng.uniform(0, 1500, 160)), np.sort(rng.uniform(0, 1500, 400))
+    since = np.maximum(seen[:, None] - given, 0.0)
+    values = (5 * (np.exp(-since / 40) - np.exp(-since / 8))).sum(1)
+    values += 0.05 * rng.normal(size=400)
+    times = [
+        (pd.Timestamp("2024-01-01") + pd.to_timedelta(h, "h")).round("s")
+        for h in (seen, given)
+    ]
+    X = pd.concat([pd.Series(0.0, times[0]), pd.Series(1.0, times[1])]).sort_index()
+    y = pd.Series(values, times[0]).reindex(X.index)
+    forecaster = StructuralForecaster(random_state=0).fit(y, X=X.to_frame("dose"))
+    assert (parts_of(forecaster) == "dose (line, fading)").sum() == 2
+    parts = forecaster._parts(times[0][-50:], None).droplevel(0, axis=1)
+    total = parts.drop(columns="signal").sum(axis=1)
+    np.testing.assert_allclose(total, parts["signal"])
+
+
 def test_a_column_that_is_never_zero_is_no_impulse() -> None:
     y, X = doses(160, fade=30.0, seed=0)
     forecaster = StructuralForecaster(random_state=0).fit(y, X=X + 5.0)
@@ -313,6 +332,97 @@ def test_young_series_follow_the_curve_of_older_ones(tmp_path: Path) -> None:
     assert 5 <= int(begun.to_numpy().argmax()) <= 10
 
 
+def launches(most_late: int) -> pd.DataFrame:
+    """Return products of one curve, a third of them young, with all rows to come.
+
+    Others were first seen at different ages.
+    """
+    rng = np.random.default_rng(0)
+    age = np.arange(40.0)
+    curve = (age + 1) / 8 * np.exp(1 - (age + 1) / 8)
+    parts = {}
+    for k in range(20):
+        begin = pd.Timestamp("2020-01-05") + pd.Timedelta(weeks=int(rng.integers(150)))
+        stamps = pd.date_range(begin, periods=40, freq="W")
+        noise = np.exp(rng.normal(4, 0.5) + 0.1 * rng.normal(size=40))
+        late = rng.integers(most_late + 1)
+        is_past = age < 6 if k < 7 else age >= late
+        columns = {"y": noise * curve, "age": age, "is_past": is_past}
+        parts[f"p{k:02d}"] = pd.DataFrame(columns, stamps)
+    return pd.concat(parts, names=["product", "week"])
+
+
+def test_a_column_may_say_the_age_of_a_curve_that_series_share() -> None:
+    data = launches(most_late=20)
+    past = data[data.is_past]
+    ahead = data[(data.index.get_level_values(0) < "p07") & ~data.is_past]
+    forecaster = fitted(past.drop(columns="is_past"))
+    assert "age (curve of age)" in parts_of(forecaster)
+    found = forecaster.predict_at(ahead.index, X=ahead[["age"]]).y
+    assert np.abs(np.log(found / ahead.y)).mean() < 0.25
+    # what is not told goes on
+    with pytest.warns(UserWarning, match="X is not known in column 'age'"):
+        untold = forecaster.predict_at(ahead.index).y
+    assert np.abs(np.log(untold / found)).mean() < 0.05
+
+
+def test_a_new_series_is_as_old_as_a_column_says() -> None:
+    data = launches(most_late=0)
+    data["luck"] = np.random.default_rng(1).normal(size=len(data))
+    past = data[data.is_past].drop(columns="is_past")
+    forecaster = fitted(past)
+    stamps = pd.date_range("2024-01-07", periods=15, freq="W")
+    rows = pd.MultiIndex.from_product([["new"], stamps], names=["product", "week"])
+    X = pd.DataFrame({"age": np.arange(12.0, 27.0), "luck": 0.0}, rows)
+    found = forecaster.predict_at(rows, X=X).y.to_numpy()
+    age = X["age"].to_numpy() + 1
+    expected = age / 8 * np.exp(1 - age / 8)
+    assert found / found[0] == pytest.approx(expected / expected[0], rel=0.2)
+
+
+def test_a_series_that_was_left_out_begins_at_its_first_row_of_X() -> None:
+    data = launches(most_late=0)
+    data["luck"] = np.random.default_rng(1).normal(size=len(data))
+    past = data[data.is_past].drop(columns=["is_past", "age"])
+    out = past.loc[["p10"]]
+    forecaster = fitted(past.drop("p10"))
+    found = forecaster.predict_at(out.index, X=out[["luck"]]).y
+    share = found / out.y
+    assert np.log(share).std() < 0.3
+
+
+def test_a_column_that_falls_says_no_age() -> None:
+    past = launches(most_late=20).query("is_past").drop(columns="is_past")
+    week = past.loc[["p10"]].index[3]
+    past.loc[week, "age"] = 1.0
+    parts = parts_of(fitted(past))
+    assert not parts.str.contains("of age").any()
+
+
+def test_what_is_missing_before_the_first_value_makes_no_series_older() -> None:
+    y = launches(most_late=0).query("is_past")[["y"]]
+    begin = y.index.get_level_values(1).min()
+    ends = y.reset_index().groupby("product")["week"].max()
+    rows = [
+        (name, week)
+        for name, end in ends.items()
+        for week in pd.date_range(begin, end, freq="W")
+    ]
+    padded = y.reindex(pd.MultiIndex.from_tuples(rows, names=y.index.names))
+    plain = StructuralForecaster(random_state=0).fit(y)
+    other = StructuralForecaster(random_state=0).fit(padded)
+    assert "age (curve)" in parts_of(plain)
+    expected = plain.predict(fh=range(1, 20))
+    pd.testing.assert_frame_equal(other.predict(fh=range(1, 20)), expected)
+    # and what has no value yet has not begun
+    weeks = pd.date_range(begin, ends.max(), freq="W")
+    rows = pd.MultiIndex.from_product([["new"], weeks], names=y.index.names)
+    both = pd.concat([padded, pd.DataFrame({"y": np.nan}, rows)]).sort_index()
+    waiting = StructuralForecaster(random_state=0).fit(both)
+    begun = waiting.predict(fh=range(1, 20)).loc["new", "y"]
+    assert 5 <= int(begun.to_numpy().argmax()) <= 10
+
+
 def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:
     rng = np.random.default_rng(0)
     common = 10 * np.sin(np.arange(60) / 9.0)
@@ -361,3 +471,60 @@ def test_attributes_that_tell_nothing_are_left_out() -> None:
     data["luck"] = values.ravel()
     past, _ = parted(data, 50)
     assert not parts_of(fitted(past)).str.startswith("luck").any()
+
+
+def test_levels_that_attributes_tell_need_not_lie_about_the_median() -> None:
+    rng = np.random.default_rng(0)
+    size = rng.uniform(0, 1, (40, 1)) ** 3 * np.ones((40, 60))
+    y = 100 * size + 3 * rng.normal(size=(40, 1)) + rng.normal(size=(40, 60))
+    data = table([f"s{k:02d}" for k in range(40)], DAYS, y=y, size=size)
+    past, ahead = parted(data, 50)
+    forecaster = fitted(past[past.index.get_level_values(0) < "s25"])
+    new = ahead[ahead.index.get_level_values(0) >= "s25"]
+    found = forecaster.predict_at(new.index, X=new[["size"]]).y
+    # shops differ by three from what their size tells
+    assert np.abs((found - new.y).mean()) < 2.0
+    assert (found - new.y).abs().mean() < 3.5
+
+
+def test_an_attribute_that_is_not_known_leaves_a_new_series_as_uncertain() -> None:
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=(30, 1)) * np.ones((30, 60))
+    y = 30 + 5 * size + rng.normal(size=(30, 60))
+    data = table([f"s{k:02d}" for k in range(30)], DAYS, y=y, size=size)
+    past, ahead = parted(data, 50)
+    forecaster = fitted(past)
+    rows = pd.MultiIndex.from_product([["new"], DAYS[50:]], names=["shop", "day"])
+    with pytest.warns(UserWarning, match="X is not known in column 'size'"):
+        found = forecaster.predict_interval(fh=rows, coverage=0.9)
+    # what is 3.3 deviations wide, of 5 and what it is scattered by
+    expected = 3.29 * 5 * past["size"].std()
+    assert np.diff(found).mean() == pytest.approx(expected, rel=0.25)
+    # a shop whose rows are known stands where they say
+    ahead.loc["s03", "size"] = np.nan
+    with pytest.warns(UserWarning, match="X is not known in column 'size'"):
+        known = forecaster.predict_interval(
+            fh=ahead.loc[["s03"]].index, X=ahead[["size"]]
+        )
+    assert np.diff(known).mean() < 5.0
+
+
+@pytest.mark.parametrize("regions", [["north", "south"], ["east", "north", "south"]])
+def test_a_category_that_is_not_known_of_a_shop_is_a_part_of_its_level(
+    regions: list[str],
+) -> None:
+    rng = np.random.default_rng(0)
+    region = np.repeat(rng.choice(regions, (30, 1)), 60, axis=1)
+    y = 30 + 10 * (region == "south") - 10 * (region == "east")
+    y = y + rng.normal(size=(30, 1)) + rng.normal(size=(30, 60))
+    data = table([f"s{k:02d}" for k in range(30)], DAYS, y=y, region=region)
+    data.loc[["s00", "s01", "s02"], "region"] = None
+    past, ahead = parted(data, 50)
+    with pytest.warns(UserWarning, match="X is not known in column 'region'"):
+        forecaster = fitted(past)
+    own = ahead.loc[["s00", "s01", "s02"]]
+    with pytest.warns(UserWarning, match="X is not known in column 'region'"):
+        found = forecaster.predict_interval(fh=own.index, X=own[["region"]])
+    # of 90 %, with rows that are scattered by one
+    assert np.diff(found).mean() < 4.5
+    assert np.abs(found.mean(axis=1) - own.y).mean() < 1.2

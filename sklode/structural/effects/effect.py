@@ -73,8 +73,9 @@ class Effect:
         """Return what a reader would call it, by the names of columns."""
         if isinstance(self.basis, Constant):
             return self.modulation.name(cycle)
-        if self.is_of_age:
-            return "age (curve)"
+        if self.is_of_age and self.basis.first < 0:
+            # a column of X may have that name
+            return "own age (curve)" if "age" in names else "age (curve)"
         column, how = self.basis.name(names)
         suffix = self.modulation.suffix(cycle) + self.lag.suffix
         return f"{column} ({how}{suffix})"
@@ -87,12 +88,11 @@ class Effect:
     @property
     def is_of_X(self) -> bool:
         """Whether it is of a column of X, not of y or of the calendar."""
-        is_of_calendar = isinstance(self.basis, Constant)
-        return not (is_of_calendar or self.is_delayed or self.is_of_age)
+        return self.basis.first >= 0 and not self.is_delayed
 
     @property
     def is_of_age(self) -> bool:
-        """Whether it is of the time since a series' first row."""
+        """Whether it is of the age that series share a curve of."""
         return isinstance(self.lag, Age)
 
     @property

@@ -53,6 +53,7 @@ _YOUNG = 0.5
 _OLD = 0.75
 _KNOTS_OF_AGE = 12
 _SIZES_OF_AGE = 1.0, 3.0, 10.0
+_FEWEST_AGES = 4  # different ones: a natural spline through three has one bend
 _MOST_GIVEN = 0.5  # share of observed rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
 # of a month: smooth; as sharp as two or three days at its turn
@@ -130,6 +131,7 @@ class Inputs(NamedTuple):
             bounds=np.append(0, np.cumsum(lengths)),
             times=self.read.times[every],
             columns=self.read.columns[every],
+            begins=self.read.begins[own],
         )
         # both are sorted, so that a row's place
         # among those kept is its number there
@@ -168,7 +170,7 @@ class Inputs(NamedTuple):
         n_columns = 1
         if effect.is_delayed:
             n_columns = len(self.delays)
-        elif effect.is_of_X:
+        elif effect.is_of_X and not effect.is_of_age:
             # a category is one column, not as many as it has levels
             n_columns = self.n_controls - sum(n - 1 for _, n in self.blocks)
         return effect.log_odds + math.log(n_columns)
@@ -184,10 +186,8 @@ class Inputs(NamedTuple):
         lags: list[Lag] = [NOW, *late]
         harmonics = self._harmonics
         found: list[list[Effect]] = []
-        in_blocks = {first + k for first, n in self.blocks for k in range(n)}
-        for column in range(self.n_controls):
-            if column not in in_blocks:
-                found += self._of_number(column, late, harmonics)
+        for column in self._numbers:
+            found += self._of_number(column, late, harmonics)
         found += self._of_calendar()
         for column, delays in self.delays:
             values = self.read.columns[:, column]
@@ -210,13 +210,29 @@ class Inputs(NamedTuple):
         return found + self._of_age()
 
     def _of_age(self) -> list[list[Effect]]:
-        """Return the forms of a curve of the time since a series' first row."""
-        times = self.read.times[self.rows]
-        if not _is_followed(times, self._bounds):
-            return []
-        lag = Age(location=float(times.mean()), scale=float(times.std()))
-        curve = _spline(-1, lag.standard(times)[:, 0], _KNOTS_OF_AGE)
-        return [[Effect(curve, lag, size=size) for size in _SIZES_OF_AGE]]
+        """Return the forms of a curve of age.
+
+        That is the time since a series' first value, or what a column of X says.
+        """
+        rows, bounds, found = self.rows, self._bounds, []
+        # where both are the same, what is told comes first: it holds for new series too
+        for column in self._numbers:
+            values = self.read.columns[rows, column]
+            if _is_followed(values, bounds):
+                curve = _spline(column, values, _KNOTS_OF_AGE)
+                found += [Effect(curve, Age(), size=size) for size in _SIZES_OF_AGE]
+        ages = self.read.ages(self._series_of(rows), self.read.times[rows])
+        if _is_followed(ages, bounds):
+            lag = Age(location=float(ages.mean()), scale=float(ages.std()))
+            curve = _spline(-1, lag.standard(ages)[:, 0], _KNOTS_OF_AGE)
+            found += [Effect(curve, lag, size=size) for size in _SIZES_OF_AGE]
+        return [found] if found else []
+
+    @property
+    def _numbers(self) -> list[int]:
+        """Columns of X that are no part of a category."""
+        in_blocks = {first + k for first, n in self.blocks for k in range(n)}
+        return [k for k in range(self.n_controls) if k not in in_blocks]
 
     def _of_number(
         self, column: int, late: list[Memory], harmonics: int
@@ -399,17 +415,27 @@ class Inputs(NamedTuple):
 
 def grows_old(table: ChannelRows) -> bool:
     """Return whether series of a panel may share a curve of their age."""
-    return _is_followed(table.times, table.bounds)
+    return _is_followed(table.times - table.starts[table.series], table.bounds)
 
 
-def _is_followed(times: Array, bounds: Numbers) -> bool:
-    """Return whether series have lived what is ahead of others, by observed rows."""
-    if len(bounds) < 3 or len(np.unique(times)) < _FEWEST_VALUES:
+def _is_followed(ages: Array, bounds: Numbers) -> bool:
+    """Return whether series have lived what is ahead of others, by observed rows.
+
+    What falls within a series is no age, nor what is constant in most.
+    """
+    if len(bounds) < 3 or len(np.unique(ages)) < _FEWEST_AGES:
         return False
-    some = bounds[1:] > bounds[:-1]
-    ages = times[bounds[1:][some] - 1] / times.max()
+    firsts, ends = bounds[:-1], bounds[1:]
+    series = np.repeat(np.arange(len(firsts)), ends - firsts)
+    if (np.diff(ages)[np.diff(series) == 0] < 0).any():
+        return False
+    some = ends > firsts
+    first, last = ages[firsts[some]], ages[ends[some] - 1]
+    if (last > first).mean() < 0.5:
+        return False
+    reached = (last - ages.min()) / np.ptp(ages)
     # where all are about as old, none has lived what is ahead of another
-    return bool((ages < _YOUNG).sum() > 1 and (ages > _OLD).sum() > 1)
+    return bool((reached < _YOUNG).sum() > 1 and (reached > _OLD).sum() > 1)
 
 
 def _weeks(first: int, end: int, begins: Flags, n_days: int) -> Numbers:

@@ -34,6 +34,12 @@ class Read(NamedTuple):
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,), in usual gaps since each series' first row
     columns: Array  # (row, control + channel), standardised; NaN where y is missing
+    begins: Array  # (series,), times at which their ages are zero
+
+    def ages(self, series: Numbers, times: Array) -> Array:
+        """Return ages at ``times`` of series."""
+        ages: Array = times - self.begins[series]
+        return ages
 
 
 class Queries(NamedTuple):
@@ -154,23 +160,29 @@ class Delay:
 
 @dataclass(frozen=True)
 class Age:
-    """Of no column: of the time since a series' first row, in standard units."""
+    """At once, of a column that says the age of what a series is of.
+
+    Of no column: of the time since a series' first value, in standard units.
+    """
 
     time = 0.0
     location: float = 0.0  # in usual gaps
     scale: float = 1.0
     log_odds = 0.0
-    suffix = ""
+    suffix = " of age"
     remembers = False
     near = ()
 
-    def standard(self, times: Array) -> Array:
-        """Return times since first rows as a basis reads them, (time, 1)."""
-        return ((times - self.location) / self.scale)[:, None]
+    def standard(self, ages: Array) -> Array:
+        """Return times since first values as a basis reads them, (time, 1)."""
+        return ((ages - self.location) / self.scale)[:, None]
 
     def columns(self, basis: OfColumn, queries: Queries) -> Array:
         """Return columns of a basis at queries, (query, coefficient)."""
-        return basis.columns(self.standard(queries.times))
+        if basis.first >= 0:
+            return NOW.columns(basis, queries)
+        ages = queries.seen.ages(queries.series, queries.times)
+        return basis.columns(self.standard(ages))
 
 
 Lag: TypeAlias = Now | Memory | Impulse | Delay | Age

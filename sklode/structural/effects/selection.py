@@ -368,7 +368,7 @@ def random_coefficients(
     columns = centred(rows.inputs[:, 1:][:, model.form.columns], rows, how)
     ratios = scaling.ratios(len(rows.lengths))
     plain = model._replace(form=model.form._replace(effects=()))
-    response = np.zeros(len(rows.values))
+    response, added = np.zeros((2, len(rows.values)))
     for _ in range(_PASSES):
         # what is an outlier is judged by what effects leave
         left = rows._replace(values=rows.values - response)
@@ -380,13 +380,23 @@ def random_coefficients(
         grams, goals = how.in_common_units(
             products[..., :-1], products[..., -1], ratios
         )
+        level = 0.0
         if levels is not None:
-            z = rows.means(columns) / deviation
-            grams, goals = how.with_levels(grams, goals, z, levels / deviation)
+            # but for what is not centred, such as a curve of age
+            own = levels - rows.means(added[:, None])[:, 0] / ratios
+            z, known = rows.means(columns), np.isfinite(own)
+            middle, mean = z[known].mean(0), own[known].mean()
+            grams, goals = how.with_levels(
+                grams, goals, (z - middle) / deviation, (own - mean) / deviation
+            )
         found, each, _ = RandomCoefficients.fit(how, grams, goals)
+        if levels is not None:
+            level = float(mean - middle[how.is_between] @ found.means[how.is_between])
         each = each * how.factors(ratios)
-        response = (columns * each[rows.series]).sum(1)
-    return found._replace(deviation=deviation)
+        each = columns * each[rows.series]
+        response = each.sum(1)
+        added = each[:, ~(how.is_centred | how.is_between)].sum(1)
+    return found._replace(deviation=deviation, level=level)
 
 
 def _assembled(

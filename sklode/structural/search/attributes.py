@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,8 @@ def attributes_of(
     while options:
         tried = {}
         for effect in options:
-            more = np.hstack([columns, _of_series(effect, read)[known]])
+            own = _of_series(effect, read)[known]
+            more = np.hstack([columns, own - own.mean(axis=0)])
             left = levels - more @ np.linalg.lstsq(more, levels, rcond=None)[0]
             loss = math.log(left @ left / n + 1e-12)
             gain = n * (best - loss) - effect.n_columns * math.log(n)
@@ -76,8 +78,13 @@ def attributes_of(
         columns, best = more, loss
     if not chosen:
         return Attributes()
-    free = max(n - columns.shape[1], 1)
-    return Attributes(tuple(chosen), deviation=math.sqrt(math.exp(best) * n / free))
+    free = max(n - 1 - columns.shape[1], 1)
+    # levels may differ by far more than rows of one series do
+    size = float(levels.std())
+    return Attributes(
+        effects=tuple(replace(effect, size=size) for effect in chosen),
+        deviation=math.sqrt(math.exp(best) * n / free),
+    )
 
 
 def attributes_in(

@@ -68,7 +68,8 @@ def chosen(logs: Array, cost: float) -> tuple[list[int], Array]:
     The first is; of the others the one that adds most comes next, while it adds more
     than it costs.
     """
-    places, weights = [0], np.ones(1)
+    places = [0]
+    weights: Array = np.ones(1)
     reached = log_density(logs[places], weights)
     while len(places) < len(logs):
         others = [k for k in range(len(logs)) if k not in places]
