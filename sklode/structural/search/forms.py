@@ -103,8 +103,9 @@ def fit_candidates(
     if best.candidate.scaling.random_effects and best.estimate.effects:
         # of few rows what series have of effects looks like a scale of their own
         alike = replace(search, estimator=estimator.of_like_series)
-        found += alike.hypotheses(logarithm, may_link)
-        best = most_probable_of(found)
+        if alike.with_form_of(best).loss < best.loss:
+            found += alike.hypotheses(logarithm, may_link)
+            best = most_probable_of(found)
     near = [estimator.finer(c) for c in found if c.loss <= best.loss + _MARGIN]
     n_judged = len(estimator.judged.values)
     if not estimator.is_pooled and n_judged > _MANY:
@@ -214,6 +215,12 @@ class _Search:
         low, high = self.estimator.link.log_slope(ends)
         is_steeper = abs(high - low) > math.log(_BENT)
         return bool(is_steeper) or not self.estimator.link.is_logarithm
+
+    def with_form_of(self, other: Hypothesis) -> Hypothesis:
+        """Return the hypothesis of another's form, with effects of its own."""
+        model = other.candidate.model
+        plain = self.estimator.most_probable(model.form, model.theta)
+        return most_probable_of([plain, *self.with_effects(plain)])
 
     def grown(self, best: Hypothesis) -> list[Hypothesis]:
         """Return a hypothesis, and parts added while one helps."""
