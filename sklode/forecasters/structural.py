@@ -95,7 +95,8 @@ class StructuralForecaster(ContinuousForecaster):
         its logarithm; ``memory``, how long the part is remembered; whether the
         ``logarithm`` is modelled, or another ``link``; ``probability`` of the form;
         ``values``: "counts", "not below zero", "any" or their bounds; ``cross``:
-        whether other columns move its forecasts.
+        whether other columns move its forecasts; ``kinds``: how many kinds of series
+        have hyperparameters of their own; the form is that of the heaviest.
 
     Notes
     -----

@@ -120,9 +120,10 @@ def _parts(components: pd.DataFrame) -> str:
     for channel, parts in components.groupby(level="channel", sort=False):
         shares = parts["share"].droplevel("channel").sort_values(ascending=False)
         text = [f"{n} {'<1%' if x < _SMALL else f'{x:.0%}'}" for n, x in shares.items()]
-        link, values = parts.iloc[0][["link", "values"]]
+        link, values, kinds = parts.iloc[0][["link", "values", "kinds"]]
         text += [f"of the {link}"] * (link != "identity")
         text += [values] * (values != "any")
+        text += [f"{kinds} kinds of series"] * int(kinds > 1)
         lines.append(f"{channel}: {', '.join(text)}")
     return "\n".join(lines)
 

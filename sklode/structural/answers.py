@@ -162,6 +162,11 @@ class StructuralAnswers:
         is_moved = self.model.coupling.moves(place) or any(
             effect.is_delayed for effect in effects
         )
+        several = column.usual
+        n_drawn = sum(one.is_drawn for one in several)
+        # a group whose series draw none is one kind
+        whole = {one.group for one in several if not one.is_drawn}
+        n_kinds = n_drawn + len(whole)
         return [
             {
                 "channel": name,
@@ -174,6 +179,7 @@ class StructuralAnswers:
                 "probability": sum(likely),
                 "values": self._kind(place),
                 "cross": bool(is_moved),
+                "kinds": n_kinds,
             }
             for part, variance, memory in zip(names, variances, memories, strict=True)
         ]

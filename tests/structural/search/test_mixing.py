@@ -176,3 +176,12 @@ def test_a_sharp_season_has_more_harmonics_in_a_panel_too() -> None:
 
 def _form() -> Form:
     return Form()
+
+
+def test_a_user_is_told_how_many_kinds_of_series_there_are() -> None:
+    seen = past(unlike())
+    found = StructuralForecaster().fit(seen)
+    assert (found.components_["kinds"] == 2).all()
+    assert "2 kinds of series" in str(found.summary()["structure"])
+    lone = StructuralForecaster().fit(seen.loc["stays 0"])
+    assert (lone.components_["kinds"] == 1).all()
