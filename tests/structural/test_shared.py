@@ -332,6 +332,25 @@ def test_young_series_follow_the_curve_of_older_ones(tmp_path: Path) -> None:
     assert 5 <= int(begun.to_numpy().argmax()) <= 10
 
 
+@pytest.mark.parametrize("seed", [0, 1, 4])
+def test_how_noisy_young_series_are_makes_no_curve_of_age_larger(seed: int) -> None:
+    rng, age = np.random.default_rng(seed), np.arange(24.0)
+    curve = 60 * (age + 1) / 6 * np.exp(1 - (age + 1) / 6)
+    spread = np.where(age < 5, 8.0, 1.0)
+    parts = {}
+    for k in range(12):
+        values = curve + spread * rng.normal(size=24)
+        begin = pd.Timestamp("2024-01-01") + pd.Timedelta(days=int(rng.integers(300)))
+        parts[f"p{k:02}"] = pd.Series(values, pd.date_range(begin, periods=24))
+    rows = pd.concat(parts, names=["product", "day"])
+    # of four the first five days are known, which are the noisy ones
+    young = {key: y[:5] if key < "p04" else y for key, y in parts.items()}
+    seen = pd.concat(young, names=["product", "day"]).to_frame("y")
+    ahead = rows[~rows.index.isin(seen.index)]
+    found = StructuralForecaster().fit(seen).predict_at(ahead.index).y
+    assert np.abs(found.to_numpy().reshape(4, 19) - curve[5:]).mean() < 2
+
+
 def launches(most_late: int) -> pd.DataFrame:
     """Return products of one curve, a third of them young, with all rows to come.
 

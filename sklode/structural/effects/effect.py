@@ -102,7 +102,8 @@ class Effect:
         if self.is_delayed:
             return self
         # what each series has of its own by age is its trend
-        return replace(self, pooling=SAME if self.is_of_age else SHARED)
+        of_age = replace(SAME, in_y=True)
+        return replace(self, pooling=of_age if self.is_of_age else SHARED)
 
     @property
     def is_centred(self) -> bool:

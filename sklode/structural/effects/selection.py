@@ -273,9 +273,11 @@ class EffectJudge:
         """Return an effect as far as series share it, and as large as they show."""
         if not effect.pooling.has_mean:
             return effect
-        near = [replace(effect, pooling=own) for own in effect.pooling.near]
-        if not effect.is_of_age:
-            near.append(replace(effect, pooling=ALONE))
+        several = [*effect.pooling.near, ALONE]
+        if effect.is_of_age:
+            # how noisy a series is tells nothing of its curve
+            several = [own for own in several if own.in_y]
+        near = [replace(effect, pooling=own) for own in several]
         effect = self.best([effect, *near], others)[1] or effect
         near = [replace(effect, size=effect.size * n) for n in _NEAR_SIZES]
         return self.best([effect, *near], others)[1] or effect
