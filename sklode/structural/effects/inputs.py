@@ -326,9 +326,14 @@ class Inputs(NamedTuple):
             ]
             found.append(of_month)
         if self.n_kinds:
-            of_days = [
-                Effect(Constant(), modulation=NamedDays(self.n_kinds, sides), size=size)
+            several = [
+                NamedDays(self.n_kinds, sides, begins)
+                for begins in ((False, True) if self.features.may_begin else (False,))
                 for sides in (False, True)
+            ]
+            of_days = [
+                Effect(Constant(), modulation=days, size=size)
+                for days in several
                 for size in _SIZES_OF_DAYS
             ]
             found.append(of_days)

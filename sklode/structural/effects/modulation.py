@@ -19,6 +19,7 @@ from sklode.data.arrays import Array, Numbers
 _ODDS_OF_SHAPE = 5.0
 # of the size of named days, what part each name has of its own
 _OWN = 0.3
+_PLACES = 3  # the day or period, the next and the one before
 
 Cycle: TypeAlias = tuple[str, Sequence[str]]
 """Names of the day, or what stands for it, and of the days of the week."""
@@ -30,11 +31,22 @@ class CalendarFeatures(NamedTuple):
     share_of_day: Array  # (row,), that has passed
     day_of_week: Array  # (row,)
     share_of_month: Array  # (row,)
-    named: Array  # (row, 3), kinds of the day, the one after and the one before, or 0
+    named: Array  # (row, 3) or (row, period, kind), see `Calendar.at`
 
     def at(self, rows: Numbers) -> CalendarFeatures:
         """Return those of some rows."""
         return CalendarFeatures(*(column[rows] for column in self))
+
+    def shares(self, kinds: int) -> Array:
+        """Return which share of days is of each kind, (row, day or period, kind)."""
+        if self.named.ndim > 2:
+            return self.named
+        return (self.named[..., None] == np.arange(1, kinds + 1)).astype(np.float64)
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether rows stand for weeks that may begin on their stamps, or end there."""
+        return self.named.shape[1] > _PLACES
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,7 @@ class NamedDays:
 
     kinds: int  # each of which adds to what all have in common
     sides: bool = False  # whether the days before and after named ones differ too
+    begins: bool = False  # whether a week's stamp begins it; or ends it
     rank = 0
     log_odds = 0.0
     is_shape = False
@@ -136,15 +149,15 @@ class NamedDays:
     @property
     def n_columns(self) -> int:
         """Number of its columns."""
-        return (1 + self.kinds) * (3 if self.sides else 1)
+        return (1 + self.kinds) * (_PLACES if self.sides else 1)
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one of all named days, and one of each kind."""
-        names = np.arange(1, self.kinds + 1)
-        found = []
-        for day in range(3 if self.sides else 1):
-            kind = features.named[:, [day]]
-            found += [kind > 0, _OWN * (kind == names)]
+        shares, found = features.shares(self.kinds), []
+        first = _PLACES if self.begins else 0
+        for place in range(first, first + (_PLACES if self.sides else 1)):
+            share = shares[:, place]
+            found += [share.sum(axis=1, keepdims=True), _OWN * share]
         return _product(columns, size * np.hstack(found))
 
     def name(self, cycle: Cycle) -> str:
