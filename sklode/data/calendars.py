@@ -20,7 +20,8 @@ _FEWEST_MONTHS = 3
 _MOST_GAP = 4 * DAY
 _FEWEST_DAYS = 5  # that show closed nights
 _DAYS_OF_MONTH = 30.44
-_SHIFTS = 0, 1, -1  # periods: a row's own, the next and the one before
+WINDOWS = 7, 14, 21
+"""Days before and after named ones, in which periods may differ."""
 # that are looked up: holidays beyond them are not known
 _YEARS_AHEAD = 30
 
@@ -130,28 +131,23 @@ class Step(NamedTuple):
         return bool(self.weeks or self.months)
 
     def spans(self, ticks: Numbers, like: pd.Index) -> list[tuple[Numbers, Numbers]]:
-        """Return first and last days of rows, of the next and of the ones before.
+        """Return first and last days of rows.
 
-        Of weeks these may end on their stamps; those that begin there follow.
+        Weeks may end on their stamps; those that begin there come second.
         """
         stamps = stamps_of(ticks, like)
         if isinstance(stamps, pd.PeriodIndex):
-            ordinals = [stamps + shift for shift in _SHIFTS]
-            pairs = [(one.start_time, one.end_time) for one in ordinals]
-            return [(_days(first), _days(last)) for first, last in pairs]
+            return [(_days(stamps.start_time), _days(stamps.end_time))]
         day = _wall(ticks, like).astype("datetime64[D]")
         if self.weeks:
-            n = 7 * self.weeks
-            last = day.astype(np.int64)
-            ends = [(last - n + 1 + n * k, last + n * k) for k in _SHIFTS]
-            return ends + [(first + n - 1, end + n - 1) for first, end in ends]
+            own, more = day.astype(np.int64), 7 * self.weeks - 1
+            return [(own - more, own), (own, own + more)]
         month = day.astype("datetime64[M]") + (1 - self.months if self.is_end else 0)
-        firsts = [
-            (month + self.months * k).astype("datetime64[D]").astype(np.int64)
-            for k in (*_SHIFTS, 2)
-        ]
-        one, after, before, second = firsts
-        return [(one, after - 1), (after, second - 1), (before, one - 1)]
+        first, after = (
+            (month + more).astype("datetime64[D]").astype(np.int64)
+            for more in (0, self.months)
+        )
+        return [(first, after - 1)]
 
 
 def _days(stamps: pd.DatetimeIndex) -> Numbers:
@@ -192,7 +188,7 @@ class Calendar(NamedTuple):
         step, largest = Step.of(days.astype(np.int64), like), 1.0
         is_seen = np.isin(ordinals, days.astype(np.int64))
         if step.is_long:
-            spans = step.spans(ticks, like)[:: len(_SHIFTS)]
+            spans = step.spans(ticks, like)
             counts = [_counts(ordinals, *span) for span in spans]
             largest = max(
                 float((n / (last - first + 1)).max())
@@ -220,7 +216,8 @@ class Calendar(NamedTuple):
         """Return kinds of each stamp's day, the next and the one before; 0: none.
 
         Where rows stand for periods these are the shares of days of each kind, over the
-        largest, (row, period, kind): see `Step.spans`.
+        largest, (row, place, kind): of named days, and of those within `WINDOWS` before
+        and after them; of each of `Step.spans`.
         """
         if self.step.is_long:
             return self._shares(ticks, like)
@@ -237,14 +234,24 @@ class Calendar(NamedTuple):
         return found
 
     def _shares(self, ticks: Numbers, like: pd.Index) -> Array:
-        """Return shares of named days."""
-        spans = self.step.spans(ticks, like)
-        found = np.zeros((len(ticks), len(spans), len(self.names) + 1))
-        for place, (first, last) in enumerate(spans):
-            for kind in range(1, found.shape[2] + 1):
-                n = _counts(self.days[self.kinds == kind], first, last)
-                found[:, place, kind - 1] = n / (last - first + 1) / self.largest
-        return found
+        """Return shares of days that are named, or near named ones."""
+        each = [self.days[self.kinds == k + 1] for k in range(len(self.names) + 1)]
+        places = [(0, 0)]
+        for n in WINDOWS:
+            places += [(-n, -1), (1, n)]
+        found = [
+            _counts(_near(days, *place), first, last) / (last - first + 1)
+            for first, last in self.step.spans(ticks, like)
+            for place in places
+            for days in each
+        ]
+        shares = np.stack(found, axis=-1) / self.largest
+        return shares.reshape(len(ticks), -1, len(each))
+
+
+def _near(days: Numbers, first: int, last: int) -> Numbers:
+    """Return days from ``first`` to ``last`` after some, each once."""
+    return np.unique(days[:, None] + np.arange(first, last + 1))
 
 
 def _counts(days: Numbers, first: Numbers, last: Numbers) -> Numbers:

@@ -327,9 +327,10 @@ class Inputs(NamedTuple):
             found.append(of_month)
         if self.n_kinds:
             several = [
-                NamedDays(self.n_kinds, sides, begins)
-                for begins in ((False, True) if self.features.may_begin else (False,))
+                NamedDays(self.n_kinds, sides, begins, window)
+                for begins in (False, True)[: 1 + self.features.may_begin]
                 for sides in (False, True)
+                for window in range(self.features.n_windows if sides else 1)
             ]
             of_days = [
                 Effect(Constant(), modulation=days, size=size)

@@ -13,13 +13,15 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
+from sklode.data.calendars import WINDOWS
 
 # in natural logarithms, what a form must gain to pay for a shape: of some 130 options,
 # days in a row, sizes, harmonics
 _ODDS_OF_SHAPE = 5.0
 # of the size of named days, what part each name has of its own
 _OWN = 0.3
-_PLACES = 3  # the day or period, the next and the one before
+# of a period: in it, and in windows before and after
+_N_PLACES = 1 + 2 * len(WINDOWS)
 
 Cycle: TypeAlias = tuple[str, Sequence[str]]
 """Names of the day, or what stands for it, and of the days of the week."""
@@ -44,9 +46,14 @@ class CalendarFeatures(NamedTuple):
         return (self.named[..., None] == np.arange(1, kinds + 1)).astype(np.float64)
 
     @property
+    def n_windows(self) -> int:
+        """Number of windows of days beside named ones."""
+        return len(WINDOWS) if self.named.ndim > 2 else 1
+
+    @property
     def may_begin(self) -> bool:
         """Whether rows stand for weeks that may begin on their stamps, or end there."""
-        return self.named.shape[1] > _PLACES
+        return self.named.shape[1] > _N_PLACES
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,7 @@ class NamedDays:
     kinds: int  # each of which adds to what all have in common
     sides: bool = False  # whether the days before and after named ones differ too
     begins: bool = False  # whether a week's stamp begins it; or ends it
+    window: int = 0  # number of that which counts as beside them, of periods
     rank = 0
     log_odds = 0.0
     is_shape = False
@@ -149,13 +157,15 @@ class NamedDays:
     @property
     def n_columns(self) -> int:
         """Number of its columns."""
-        return (1 + self.kinds) * (_PLACES if self.sides else 1)
+        return (1 + self.kinds) * (3 if self.sides else 1)
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one of all named days, and one of each kind."""
         shares, found = features.shares(self.kinds), []
-        first = _PLACES if self.begins else 0
-        for place in range(first, first + (_PLACES if self.sides else 1)):
+        first = _N_PLACES if self.begins else 0
+        beside = first + 2 * self.window
+        places = [first, beside + 1, beside + 2] if self.sides else [first]
+        for place in places:
             share = shares[:, place]
             found += [share.sum(axis=1, keepdims=True), _OWN * share]
         return _product(columns, size * np.hstack(found))
