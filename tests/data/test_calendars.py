@@ -348,7 +348,10 @@ def test_weeks_of_events_are_known_whichever_day_they_are_named_by(
 ) -> None:
     y, event = weekly(begins)
     past, ahead = y[:"2022-06"], y["2022-07":"2023-06"]
-    told = structural(holidays=event).fit(past).predict(fh=ahead.index) - ahead
+    forecaster = structural(holidays=event).fit(past)
+    parts = forecaster.components_.index.get_level_values("part")
+    assert ("holidays, weeks begin on their stamps" in parts) == begins
+    told = forecaster.predict(fh=ahead.index) - ahead
     untold = structural().fit(past).predict(fh=ahead.index) - ahead
     of_event = ahead > 130
     assert of_event.sum() == 1

@@ -172,7 +172,8 @@ class NamedDays:
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
-        return "holidays, days beside them" if self.sides else "holidays"
+        found = "holidays, days beside them" if self.sides else "holidays"
+        return f"{found}, weeks begin on their stamps" if self.begins else found
 
     def suffix(self, cycle: Cycle) -> str:
         """Return what it adds to the name of an effect of a column."""
