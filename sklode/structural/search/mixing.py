@@ -42,7 +42,7 @@ def mixture(
     logs = -estimator.losses_by_series(several, asked)
     n_rows = int(table.lengths[asked].sum())
     # what each hyperparameter costs: Schwarz, "Estimating the Dimension of a Model"
-    cost = 0.5 * int(best.posterior.free.sum()) * math.log(n_rows)
+    cost = 0.5 * len(best.candidate.model.theta) * math.log(n_rows)
     places, weights = chosen(logs, cost)
     if len(places) < 2:
         return [], 0.0
