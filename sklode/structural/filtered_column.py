@@ -84,10 +84,12 @@ class FilteredColumn:
 
     @property
     def best(self) -> Candidate:
-        """The heaviest candidate of most series' kind, which is the first one's."""
-        kind = self.candidates[0].group
-        own = [one for one in self.candidates if one.group == kind]
-        return max(own, key=lambda one: one.weight)
+        """The heaviest candidate of most series' kind: the first that has series."""
+        # what the series at hand draw may be rare where the model was found
+        weights = self.weights.sum(axis=1)
+        kind = self.candidates[int((weights > 0).argmax())].group
+        is_own = [one.group == kind for one in self.candidates]
+        return self.candidates[int(np.where(is_own, weights, 0.0).argmax())]
 
     def by_heaviest(self, rows: ChannelRows) -> Iterator[tuple[int, Rows]]:
         """Yield candidates with those of some rows whose series' heaviest they are."""
@@ -344,11 +346,10 @@ class FilteredColumn:
         shape = n, len(queries.times)
         component = np.zeros(shape, np.int64)
         signal, noise = np.zeros((2, *shape))
-        for _, rows in self.by_heaviest(queries):
-            rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
+        for rows in self._averaged_alike(queries):
             places = np.arange(len(queries.times))[rows]
             own = queries.where(rows)
-            # series of one kind average over the same candidates
             weights = self.weights[:, own.series[0]]
             members = np.flatnonzero(weights)
             ends = np.cumsum(weights[members])
@@ -376,6 +377,16 @@ class FilteredColumn:
             links=self.links,
             has_noise=has_noise,
         )
+
+    def _averaged_alike(self, queries: ChannelRows) -> Iterator[Rows]:
+        """Yield rows of series that have the same candidate in each joint draw."""
+        for k, rows in self.by_heaviest(queries):
+            if not self.candidates[k].is_drawn:
+                # series of one kind average over the same candidates
+                yield rows
+                continue
+            for series in np.unique(queries.series[rows]).tolist():
+                yield slice(*queries.bounds[series : series + 2].tolist())
 
     def _paths(
         self,

@@ -185,3 +185,37 @@ def test_a_user_is_told_how_many_kinds_of_series_there_are() -> None:
     assert "2 kinds of series" in str(found.summary()["structure"])
     lone = StructuralForecaster().fit(seen.loc["stays 0"])
     assert (lone.components_["kinds"] == 1).all()
+
+
+def newcomers(seed: int = 1) -> pd.DataFrame:
+    """Return short series that tell little of what they draw, and two without y."""
+    rng = np.random.default_rng(seed)
+    series = {}
+    for k in range(2):
+        series[f"far {k}"] = 50 + 3 * rng.normal(size=5).cumsum()
+        series[f"near {k}"] = 50 + 3 * rng.normal(size=5)
+        series[f"unseen {k}"] = np.full(5, np.nan)
+    each = {key: pd.Series(values, DAYS[N - 5 : N]) for key, values in series.items()}
+    return pd.concat(each, names=["key", "day"]).to_frame("y")
+
+
+def test_paths_draw_each_series_hyperparameters_as_often_as_it_may_have_them() -> None:
+    found = StructuralForecaster().fit(past(unlike()))
+    found.update(newcomers(), update_params=False)
+    quantiles = found.predict_quantiles(fh=[40], alpha=[0.05, 0.95])["y"]
+    paths = found.sample(fh=[40], n_samples=2000)["y"].unstack(level=["key", "day"])
+    drawn = paths.quantile([0.05, 0.95]).T
+    width = quantiles[0.95] - quantiles[0.05]
+    error = drawn.sub(quantiles.loc[drawn.index]).abs().max(axis=1) / width
+    assert error.max() < 0.06
+    # nothing that happens to one series happens to another
+    shared = paths.corr().to_numpy() - np.eye(paths.shape[1])
+    assert np.abs(shared).max() < 0.1
+
+
+@pytest.mark.parametrize("key", ["stays 0", "wanders 0"])
+def test_a_lone_series_is_described_by_what_it_draws(key: str) -> None:
+    seen = past(unlike())
+    found = StructuralForecaster().pretrain(seen).fit(seen.loc[key])
+    size = found.components_.xs("trend", level="part")["size"].item()
+    assert (size > 1) == key.startswith("wanders")
