@@ -126,6 +126,8 @@ class FilteredColumn:
             innovations[k, mine] = found.innovations
             if candidate.is_drawn:
                 losses[k] = found.losses + candidate.scaling.log_jacobians(rows)
+        # a lone row is where its series' location is: it tells nothing of the rest
+        losses[:, new.lengths < 2] = 0.0
         weights = self.weights
         if losses.any():
             weights = _given(weights, losses)

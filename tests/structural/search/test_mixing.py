@@ -121,6 +121,18 @@ def test_rows_of_a_series_tell_which_hyperparameters_are_its_own() -> None:
     assert nothing.columns[0].weights[:, 3] == pytest.approx(shares)
 
 
+@pytest.mark.parametrize("value", [20.0, 80.0])
+def test_a_lone_row_tells_nothing_of_what_a_series_draws(value: float) -> None:
+    seen = past(unlike())
+    model = fit_model(Observations.from_frame(seen))
+    one = pd.concat({"one": seen.loc["stays 0"].iloc[:1]}, names=["key", "day"])
+    rows = Observations.from_frame(one * 0 + value)
+    found = FilteredModel.filter(model, rows).columns[0].weights[:, 0]
+    shares = [one.weight for one in model.columns[0].candidates]
+    assert len(shares) == 2
+    assert found == pytest.approx(shares)
+
+
 def test_unlike_series_are_forecast_as_well_in_company_as_alone() -> None:
     ratios = []
     for seed in range(3):
