@@ -532,7 +532,10 @@ class FilteredColumn:
 def _given(weights: Array, losses: Array) -> Array:
     """Return weights, (candidate, series), given what rows lose by each."""
     with np.errstate(divide="ignore"):
-        logs = np.log(weights) - np.where(np.isfinite(losses), losses, np.inf)
+        before = np.log(weights)
+    logs = before - np.where(np.isfinite(losses), losses, np.inf)
+    # rows that no candidate can have, as they are no floats in its units, tell nothing
+    logs = np.where(np.isfinite(logs).any(axis=0), logs, before)
     found = np.exp(logs - logs.max(axis=0))
     found /= found.sum(axis=0)
     # what hardly counts need not be asked

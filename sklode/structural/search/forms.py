@@ -354,7 +354,8 @@ def _non_robust_variants(
     # where nothing was disbelieved shortly before, both agree
     differ = np.abs(gains) > _ALIKE * usual
     # by more than one row: of gains of chance, their squares add up to the variance
-    is_proved = gains.sum() > _PROVED * math.sqrt(gains @ gains)
+    unit = usual.max() or 1.0  # squares of y's may be no floats
+    is_proved = gains.sum() > _PROVED * unit * np.linalg.norm(gains / unit)
     is_better = errors[differ].sum() < _BETTER * usual[differ].sum()
     if not (is_proved and is_better):
         return []

@@ -231,3 +231,21 @@ def test_a_lone_series_is_described_by_what_it_draws(key: str) -> None:
     found = StructuralForecaster().pretrain(seen).fit(seen.loc[key])
     size = found.components_.xs("trend", level="part")["size"].item()
     assert (size > 1) == key.startswith("wanders")
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_a_panel_of_extreme_values_is_forecast_in_its_units(scale: float) -> None:
+    seen = past(unlike())
+    usual = StructuralForecaster().fit(seen).predict(fh=[1])
+    found = StructuralForecaster().fit(seen * [scale]).predict(fh=[1])
+    np.testing.assert_allclose(found / scale, usual, rtol=1e-6)
+
+
+def test_rows_that_are_no_floats_in_units_of_others_are_refused() -> None:
+    found = StructuralForecaster(clean=False).fit(past(unlike()))
+    rng = np.random.default_rng(0)
+    huge = pd.DataFrame({"y": 1e155 * rng.normal(size=30)}, DAYS[:30])
+    huge = pd.concat({"huge": huge}, names=["key", "day"])
+    found.update(huge, update_params=False)
+    with pytest.raises(ValueError, match="no float holds"):
+        found.predict(fh=[1])
