@@ -249,3 +249,18 @@ def test_rows_that_are_no_floats_in_units_of_others_are_refused() -> None:
     found.update(huge, update_params=False)
     with pytest.raises(ValueError, match="no float holds"):
         found.predict(fh=[1])
+
+
+def test_sums_of_skewed_series_are_right_beside_those_that_wander() -> None:
+    errors = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        walks = 3 + 0.1 * rng.normal(size=(7, 150)).cumsum(axis=1)
+        skewed = 3 + 0.8 * rng.normal(size=(5, 150))
+        days = pd.date_range("2024-01-01", periods=150)
+        rows = pd.MultiIndex.from_product([range(12), days], names=["key", "day"])
+        y = pd.DataFrame({"y": np.exp(np.vstack([walks, skewed])).ravel()}, rows)
+        found = StructuralForecaster().fit(y)
+        means = found.predict(fh=[14]).groupby(level="key").mean().loc[7:, "y"]
+        errors.append(means.mean() / y.loc[7:, "y"].mean() - 1)
+    assert np.abs(errors).max() < 0.05
