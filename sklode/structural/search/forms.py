@@ -350,6 +350,9 @@ def _non_robust_variants(
     non_robust = _non_robust(best.candidate)
     usual = estimator.errors(best.candidate, best.estimate)
     errors = estimator.errors(non_robust, best.estimate)
+    # squares of y's units may be no floats
+    unit = usual.max() or 1.0
+    usual, errors = usual / unit, errors / unit
     gains = usual - errors
     # where nothing was disbelieved shortly before, both agree
     differ = np.abs(gains) > _ALIKE * usual
@@ -360,7 +363,7 @@ def _non_robust_variants(
         return []
     if all(best is not c for c in near):
         first = most_probable_of(near)
-        others = estimator.errors(first.candidate, first.estimate)
+        others = estimator.errors(first.candidate, first.estimate) / unit
         if errors.sum() >= others.sum():
             return []
     return [c._replace(candidate=_non_robust(c.candidate)) for c in plain]

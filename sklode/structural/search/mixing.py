@@ -34,7 +34,8 @@ def mixture(
     There are none where series do not differ by more than chance.
     """
     table = estimator.judged
-    asked = _spread(np.flatnonzero(table.lengths), _MOST_ASKED)
+    # one row tells none, see `FilteredColumn.continued`
+    asked = _spread(np.flatnonzero(table.lengths > 1), _MOST_ASKED)
     tried = _spread(np.flatnonzero(table.lengths >= _FEWEST), _MOST_TRIED)
     if len(tried) < 2:
         return [], 0.0
