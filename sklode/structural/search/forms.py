@@ -100,7 +100,9 @@ def fit_candidates(
     search = _Search(estimator, gap=gap, seasons=seasons)
     found = search.hypotheses(logarithm, may_link)
     best = most_probable_of(found)
-    if best.candidate.scaling.random_effects and best.estimate.effects:
+    effects = best.estimate.effects
+    has_own = any(effect.pooling.spread for effect in effects if not effect.is_of_age)
+    if best.candidate.scaling.random_effects and has_own:
         # of few rows what series have of effects looks like a scale of their own
         alike = replace(search, estimator=estimator.of_like_series)
         if alike.with_form_of(best).loss < best.loss:
