@@ -312,7 +312,9 @@ class Estimator:
     def settled(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis of means with what rows tell: all but its seasons."""
         candidate = hypothesis.candidate
-        estimate = self.estimated_effects(candidate, hypothesis.estimate)
+        # what effects add is known at the rows of means alone
+        estimate = self._everywhere(hypothesis.estimate, candidate.scaling)
+        estimate = self.estimated_effects(candidate, estimate)
         free = hypothesis.posterior.free.copy()
         free[len(BASE) :] = False
         left = self._rows(candidate, estimate, self.sample)
