@@ -25,6 +25,7 @@ _OWN = 0.3
 # deviations of two rows' difference that an edge of the day has, and days that show it;
 # more edges are no steps
 _EDGE, _FEWEST_DAYS, _MOST_EDGES = 5.0, 3, 8
+_RAMP = 2.5  # usual gaps, within which three edges are one rise or fall
 _NEXT = 1.5  # usual gaps, up to which two rows are next to each other
 
 Cycle: TypeAlias = tuple[str, Sequence[str]]
@@ -212,9 +213,13 @@ def edges_of(
     # the median of three days and more is no single day's
     is_edge = by_stamp["median"].abs() > _EDGE * usual
     is_edge &= by_stamp["size"] >= _FEWEST_DAYS
+    found = np.sort(by_stamp.index[is_edge].to_numpy())
+    # one row may lie amid a step, as a mean of both sides; more of them are a ramp
+    is_ramp = bool((found[2:] - found[:-2] < _RAMP).any())
+    if is_ramp or not 2 <= len(found) <= _MOST_EDGES:
+        return ()
     # between two rows
-    found = np.sort(by_stamp.index[is_edge].to_numpy()) - 0.5
-    return tuple((found / day).tolist()) if 2 <= len(found) <= _MOST_EDGES else ()
+    return tuple(((found - 0.5) / day).tolist())
 
 
 def _product(columns: Array, shape: Array) -> Array:

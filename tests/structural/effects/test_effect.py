@@ -478,13 +478,15 @@ def test_steps_of_the_day_are_one_between_edges() -> None:
     np.testing.assert_array_equal(columns, expected)
 
 
-@pytest.mark.parametrize("kind", ["on and off", "one day", "wave"])
+@pytest.mark.parametrize("kind", ["on and off", "one day", "ramp", "wave"])
 def test_edges_of_the_day_are_where_most_days_step(kind: str) -> None:
     times = np.arange(5 * 96.0)
     share = times % 96 / 96
     y = 0.5 * np.random.default_rng(0).standard_normal(len(times))
     if kind == "wave":
         y += 20 * np.sin(2 * np.pi * share)
+    elif kind == "ramp":
+        y += 20 * np.clip(96 * share - 36, 0, 3) - 20 * np.clip(96 * share - 72, 0, 3)
     else:
         on = (share >= 9 / 24) & (share < 18 / 24)
         y += 20 * (on if kind == "on and off" else on & (times < 96))
