@@ -125,6 +125,8 @@ def series_learn_from_each_other(shown: Names) -> None:
     assert {"promo (line)", "size (line)"} <= {*parts}
     assert "age (curve)" in shown["young"].components_.index.get_level_values("part")
     assert shown["far"] < 0.1
+    assert shown["kinds"] == 2
+    assert shown["narrow"] == pytest.approx(0.3, abs=0.1)
     assert shown["gap"] < 1e-9
     pd.testing.assert_index_equal(shown["y_pred"].index, shown["ahead"].index)
 
@@ -218,6 +220,14 @@ def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
     pd.testing.assert_index_equal(shown["y_pred"].index, shown["test"].index)
     months = shown["monthly"].predict(fh=[1, 2]).index
     assert months.tolist() == [pd.Timestamp("2024-01-31"), pd.Timestamp("2024-02-29")]
+
+
+@says("known.md")
+def named_days_are_told_of_days_and_of_weeks(shown: Names) -> None:
+    assert shown["error_told"] == pytest.approx(0.9, abs=0.3)
+    assert shown["error_untold"] == pytest.approx(15.6, abs=0.5)
+    assert shown["sale_told"] == pytest.approx(4.4, abs=0.5)
+    assert shown["sale_untold"] == pytest.approx(63, abs=1)
 
 
 @says("how.md")

@@ -19,6 +19,9 @@ from sklode.data.ticks import DAY, stamps_of
 _FEWEST_MONTHS = 3
 _MOST_GAP = 4 * DAY
 _FEWEST_DAYS = 5  # that show closed nights
+_DAYS_OF_MONTH = 30.44
+WINDOWS = 7, 14, 21
+"""Days before and after named ones, in which periods may differ."""
 # that are looked up: holidays beyond them are not known
 _YEARS_AHEAD = 30
 
@@ -95,6 +98,64 @@ def shows_months(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
     return bool(np.median(gaps) <= _MOST_GAP)
 
 
+class Step(NamedTuple):
+    """Which days a row stands for: its own, or those of a period."""
+
+    weeks: int = 0
+    months: int = 0
+    is_end: bool = False  # whether the stamp is a month's last day, not its first
+
+    @classmethod
+    def of(cls, days: Numbers, like: pd.Index) -> Step:
+        """Return that of rows on ``days`` since 1970, which may repeat."""
+        several = np.unique(days)
+        if len(several) < 2:
+            return cls()
+        gap = float(np.median(np.diff(several)))
+        if isinstance(like, pd.PeriodIndex):
+            # periods say it themselves, see `span`
+            return cls(weeks=int(gap > 1))
+        if gap >= 7 and not ((several - several[0]) % 7).any():
+            return cls(weeks=round(gap / 7))
+        dates = several.astype("datetime64[D]")
+        months = round(gap / _DAYS_OF_MONTH)
+        for is_end in (False, True):
+            begins = (dates + int(is_end)).astype("datetime64[M]")
+            if months and (begins == dates + int(is_end)).all():
+                return cls(months=months, is_end=is_end)
+        return cls()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether rows stand for more than a day."""
+        return bool(self.weeks or self.months)
+
+    def spans(self, ticks: Numbers, like: pd.Index) -> list[tuple[Numbers, Numbers]]:
+        """Return first and last days of rows.
+
+        Weeks may end on their stamps; those that begin there come second.
+        """
+        stamps = stamps_of(ticks, like)
+        if isinstance(stamps, pd.PeriodIndex):
+            return [(_days(stamps.start_time), _days(stamps.end_time))]
+        day = _wall(ticks, like).astype("datetime64[D]")
+        if self.weeks:
+            own, more = day.astype(np.int64), 7 * self.weeks - 1
+            return [(own - more, own), (own, own + more)]
+        month = day.astype("datetime64[M]") + (1 - self.months if self.is_end else 0)
+        first, after = (
+            (month + more).astype("datetime64[D]").astype(np.int64)
+            for more in (0, self.months)
+        )
+        return [(first, after - 1)]
+
+
+def _days(stamps: pd.DatetimeIndex) -> Numbers:
+    """Return days since 1970."""
+    found: Numbers = stamps.to_numpy("datetime64[D]").astype(np.int64)
+    return found
+
+
 class Calendar(NamedTuple):
     """Named days."""
 
@@ -103,6 +164,8 @@ class Calendar(NamedTuple):
     # share the last number
     kinds: Numbers
     names: list[str]  # of kinds that were seen in the past
+    step: Step = Step()  # which days a row stands for
+    largest: float = 1.0  # share of named days in a row of the past
 
     @classmethod
     def of(cls, given: Holidays, ticks: Numbers, like: pd.Index) -> Calendar:
@@ -122,7 +185,18 @@ class Calendar(NamedTuple):
         dates = sorted(named)
         names = [named[date] for date in dates]
         ordinals = np.array(dates, "datetime64[D]").astype(np.int64)
+        step, largest = Step.of(days.astype(np.int64), like), 1.0
         is_seen = np.isin(ordinals, days.astype(np.int64))
+        if step.is_long:
+            spans = step.spans(ticks, like)
+            counts = [_counts(ordinals, *span) for span in spans]
+            largest = max(
+                float((n / (last - first + 1)).max())
+                for n, (first, last) in zip(counts, spans, strict=True)
+            )
+            low = min(int(first.min()) for first, _ in spans)
+            high = max(int(last.max()) for _, last in spans)
+            is_seen = (ordinals >= low) & (ordinals <= high)
         of_past = [names[place] for place in np.flatnonzero(is_seen)]
         # each name once, in the order of their first days
         seen = list(dict.fromkeys(of_past))
@@ -130,10 +204,23 @@ class Calendar(NamedTuple):
         # of a name that was never seen all others tell
         unseen = len(seen) + 1
         kinds = [number.get(name, unseen) for name in names]
-        return cls(days=ordinals, kinds=np.array(kinds, np.int64), names=seen)
+        return cls(
+            days=ordinals,
+            kinds=np.array(kinds, np.int64),
+            names=seen,
+            step=step,
+            largest=largest or 1.0,  # none is named
+        )
 
     def at(self, ticks: Numbers, like: pd.Index) -> Array:
-        """Return kinds of each stamp's day, the next and the one before; 0: none."""
+        """Return kinds of each stamp's day, the next and the one before; 0: none.
+
+        Where rows stand for periods these are the shares of days of each kind, over the
+        largest, (row, place, kind): of named days, and of those within `WINDOWS` before
+        and after them; of each of `Step.spans`.
+        """
+        if self.step.is_long:
+            return self._shares(ticks, like)
         day = _wall(ticks, like).astype("datetime64[D]").astype(np.int64)
         found = np.zeros((len(day), 3))
         for k, shift in enumerate((0, 1, -1)):
@@ -145,6 +232,31 @@ class Calendar(NamedTuple):
             is_named = self.days[place] == shifted
             found[is_named, k] = self.kinds[place[is_named]]
         return found
+
+    def _shares(self, ticks: Numbers, like: pd.Index) -> Array:
+        """Return shares of days that are named, or near named ones."""
+        each = [self.days[self.kinds == k + 1] for k in range(len(self.names) + 1)]
+        places = [(0, 0)]
+        for n in WINDOWS:
+            places += [(-n, -1), (1, n)]
+        found = [
+            _counts(_near(days, *place), first, last) / (last - first + 1)
+            for first, last in self.step.spans(ticks, like)
+            for place in places
+            for days in each
+        ]
+        shares = np.stack(found, axis=-1) / self.largest
+        return shares.reshape(len(ticks), -1, len(each))
+
+
+def _near(days: Numbers, first: int, last: int) -> Numbers:
+    """Return days from ``first`` to ``last`` after some, each once."""
+    return np.unique(days[:, None] + np.arange(first, last + 1))
+
+
+def _counts(days: Numbers, first: Numbers, last: Numbers) -> Numbers:
+    """Return how many sorted days lie from first to last ones."""
+    return np.searchsorted(days, last, "right") - np.searchsorted(days, first)
 
 
 def _table(given: Named) -> dict[datetime.date, str]:

@@ -92,7 +92,7 @@ class Design:
         share_of_day, day_of_week = day.T
         if self.calendar is not None:
             named = self.calendar.at(ticks, like)
-        if self.calendar is not None and self.cycle is not None:
+        if self.calendar is not None and self.cycle is not None and named.ndim == 2:
             # a named day is one more day of the week, numbered after the others
             one, week = self.cycle
             number = round(week / one)

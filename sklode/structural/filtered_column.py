@@ -84,10 +84,12 @@ class FilteredColumn:
 
     @property
     def best(self) -> Candidate:
-        """The heaviest candidate of most series' kind, which is the first one's."""
-        kind = self.candidates[0].group
-        own = [one for one in self.candidates if one.group == kind]
-        return max(own, key=lambda one: one.weight)
+        """The heaviest candidate of most series' kind: the first that has series."""
+        # what the series at hand draw may be rare where the model was found
+        weights = self.weights.sum(axis=1)
+        kind = self.candidates[int((weights > 0).argmax())].group
+        is_own = [one.group == kind for one in self.candidates]
+        return self.candidates[int(np.where(is_own, weights, 0.0).argmax())]
 
     def by_heaviest(self, rows: ChannelRows) -> Iterator[tuple[int, Rows]]:
         """Yield candidates with those of some rows whose series' heaviest they are."""
@@ -124,6 +126,8 @@ class FilteredColumn:
             innovations[k, mine] = found.innovations
             if candidate.is_drawn:
                 losses[k] = found.losses + candidate.scaling.log_jacobians(rows)
+        # a lone row is where its series' location is: it tells nothing of the rest
+        losses[:, new.lengths < 2] = 0.0
         weights = self.weights
         if losses.any():
             weights = _given(weights, losses)
@@ -344,11 +348,10 @@ class FilteredColumn:
         shape = n, len(queries.times)
         component = np.zeros(shape, np.int64)
         signal, noise = np.zeros((2, *shape))
-        for _, rows in self.by_heaviest(queries):
-            rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
+        for rows in self._averaged_alike(queries):
             places = np.arange(len(queries.times))[rows]
             own = queries.where(rows)
-            # series of one kind average over the same candidates
             weights = self.weights[:, own.series[0]]
             members = np.flatnonzero(weights)
             ends = np.cumsum(weights[members])
@@ -376,6 +379,16 @@ class FilteredColumn:
             links=self.links,
             has_noise=has_noise,
         )
+
+    def _averaged_alike(self, queries: ChannelRows) -> Iterator[Rows]:
+        """Yield rows of series that have the same candidate in each joint draw."""
+        for k, rows in self.by_heaviest(queries):
+            if not self.candidates[k].is_drawn:
+                # series of one kind average over the same candidates
+                yield rows
+                continue
+            for series in np.unique(queries.series[rows]).tolist():
+                yield slice(*queries.bounds[series : series + 2].tolist())
 
     def _paths(
         self,
@@ -519,7 +532,10 @@ class FilteredColumn:
 def _given(weights: Array, losses: Array) -> Array:
     """Return weights, (candidate, series), given what rows lose by each."""
     with np.errstate(divide="ignore"):
-        logs = np.log(weights) - np.where(np.isfinite(losses), losses, np.inf)
+        before = np.log(weights)
+    logs = before - np.where(np.isfinite(losses), losses, np.inf)
+    # rows that no candidate can have, as they are no floats in its units, tell nothing
+    logs = np.where(np.isfinite(logs).any(axis=0), logs, before)
     found = np.exp(logs - logs.max(axis=0))
     found /= found.sum(axis=0)
     # what hardly counts need not be asked

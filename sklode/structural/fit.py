@@ -336,13 +336,30 @@ def _alone(rows: Observations, channel: int) -> Observations:
 def _with_smearing(
     candidates: list[Candidate], table: ChannelRows, span: float
 ) -> list[Candidate]:
-    """Return candidates that know how far sums lie from medians, by group."""
-    weights, factors = weights_of(candidates, table), {}
-    for one in heaviest_of_each(candidates):
-        k = next(k for k, other in enumerate(candidates) if other is one)
-        own = weights[k] > 0
-        factors[one.group] = one.smearing_factor(table.where(own[table.series]), span)
+    """Return candidates that know how far sums lie from medians.
+
+    The heaviest of a group tells; of those that series draw each, where it is drawn.
+    """
+    is_for = weights_of(candidates, table) > 0
+    if any(one.is_drawn for one in candidates):
+        members = np.arange(len(table.lengths))
+        own = FilteredColumn.filter(candidates, table, span, members).heaviest
+        is_drawn = np.array([[one.is_drawn] for one in candidates])
+        is_for &= ~is_drawn | (own == np.arange(len(candidates))[:, None])
+    best = heaviest_of_each(candidates)
+    of_group = {
+        one.group: k
+        for k, one in enumerate(candidates)
+        if any(one is other for other in best)
+    }
+    telling = [
+        k if one.is_drawn else of_group[one.group] for k, one in enumerate(candidates)
+    ]
+    factors = {
+        k: candidates[k].smearing_factor(table.where(is_for[k][table.series]), span)
+        for k in {*telling}
+    }
     return [
-        one._replace(scaling=one.scaling._replace(smearing=factors[one.group]))
-        for one in candidates
+        one._replace(scaling=one.scaling._replace(smearing=factors[k]))
+        for one, k in zip(candidates, telling, strict=True)
     ]

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
-from sklode.data.calendars import Calendar, closed_hours, share_of_month
+from sklode.data.calendars import Calendar, Step, closed_hours, share_of_month
 from sklode.data.ticks import ticks_of
 
 DAYS = pd.date_range("2023-01-02", periods=420)
@@ -269,3 +269,105 @@ def test_days_that_never_close_have_no_hours() -> None:
     assert closed_hours(ticks_of(HOURS), HOURS) is None
     assert closed_hours(ticks_of(DAYS), DAYS) is None
     assert closed_hours(np.arange(50), pd.RangeIndex(50)) is None
+
+
+# Rows that stand for periods
+
+WEEKS = pd.date_range("2018-01-07", periods=290, freq="W-SUN")
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (DAYS, Step()),
+        (DAYS[[0, 1, 4, 9, 10]], Step()),
+        (HOURS, Step()),
+        (WEEKS, Step(weeks=1)),
+        (WEEKS[[0, 1, 2, 5, 6]], Step(weeks=1)),
+        (WEEKS[::2], Step(weeks=2)),
+        (pd.date_range("2018-01-01", periods=30, freq="MS"), Step(months=1)),
+        (pd.date_range("2018-01-01", periods=30, freq="QS"), Step(months=3)),
+        (pd.date_range("2018-01-31", periods=30, freq="ME"), Step(0, 1, is_end=True)),
+        (pd.date_range("2018-12-31", periods=9, freq="YE"), Step(0, 12, is_end=True)),
+        (pd.date_range("2018-01-15", periods=30, freq="30D"), Step()),
+        (pd.date_range("2018-01-07", periods=1), Step()),
+    ],
+)
+def test_which_days_rows_stand_for_follows_from_their_step(
+    index: Any, expected: Step
+) -> None:
+    days = index.to_numpy("datetime64[D]").astype(np.int64)
+    assert Step.of(days, index) == expected
+
+
+def shares(index: Any, named: dict[str, str]) -> Any:
+    """Return shares of days that have the only name, (row, place)."""
+    table = {pd.Timestamp(day): name for day, name in named.items()}
+    ticks = ticks_of(index)
+    return Calendar.of(table, ticks, index).at(ticks, index)[..., 0]
+
+
+def test_a_row_has_the_share_of_its_days_that_are_named() -> None:
+    months = pd.date_range("2023-01-01", periods=6, freq="MS")
+    named = {f"2023-02-{day:02}": "feast" for day in range(8, 15)}
+    found = shares(months, named)
+    # over the largest share, which is a quarter of February
+    np.testing.assert_allclose(found[:, 0], [0, 1, 0, 0, 0, 0])
+    # of the seven days before the first one, and 21, which January has 14 of
+    np.testing.assert_allclose(found[:2, 1], [0, 4 * 13 / 28])
+    np.testing.assert_allclose(found[0, 5], 4 * 14 / 31)
+    ends = months + pd.offsets.MonthEnd(0)
+    np.testing.assert_allclose(shares(ends, named), found)
+    periods = months.to_period("M")
+    np.testing.assert_allclose(shares(periods, named), found)
+
+
+def test_a_week_ends_on_its_stamp_or_begins_there() -> None:
+    index = pd.date_range("2023-01-01", periods=6, freq="W-SUN")
+    found = shares(index, {"2023-01-18": "event"})
+    assert found[:, 0].tolist() == [0, 0, 0, 1, 0, 0]
+    assert found[:, 7].tolist() == [0, 0, 1, 0, 0, 0]
+    periods = index.to_period("W-SUN")
+    assert shares(periods, {"2023-01-18": "event"})[:, 0].tolist() == [0, 0, 0, 1, 0, 0]
+
+
+def weekly(begins: bool) -> tuple[pd.Series, pd.Series]:
+    """Return weeks of an event a year, whose date moves, and the event's days."""
+    rng = np.random.default_rng(0)
+    days = [f"{2018 + k}-11-{17 + 2 * k}" for k in range(6)]
+    event = pd.Series("event", pd.to_datetime(days))
+    stamps = event.index - pd.Timedelta(days=6 * int(begins))
+    nearest = [WEEKS[WEEKS >= stamp][0] for stamp in stamps if stamp <= WEEKS[-1]]
+    lift = 60 * WEEKS.isin(nearest)
+    return pd.Series(100 + lift + 3 * rng.normal(size=len(WEEKS)), WEEKS), event
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_weeks_of_events_are_known_whichever_day_they_are_named_by(
+    begins: bool,
+) -> None:
+    y, event = weekly(begins)
+    past, ahead = y[:"2022-06"], y["2022-07":"2023-06"]
+    forecaster = structural(holidays=event).fit(past)
+    parts = forecaster.components_.index.get_level_values("part")
+    assert ("holidays, weeks begin on their stamps" in parts) == begins
+    told = forecaster.predict(fh=ahead.index) - ahead
+    untold = structural().fit(past).predict(fh=ahead.index) - ahead
+    of_event = ahead > 130
+    assert of_event.sum() == 1
+    assert told[of_event].abs().iloc[0] < 12 < untold[of_event].abs().iloc[0]
+    assert told[~of_event].abs().mean() < 4
+
+
+def test_months_know_how_many_of_their_days_are_named() -> None:
+    rng = np.random.default_rng(1)
+    begins = [f"{2008 + k}-0{1 + k % 2}-{12 + 5 * k % 17}" for k in range(16)]
+    named = [pd.date_range(day, periods=16) for day in begins]
+    feast = pd.Series("feast", np.concatenate(named))
+    days = pd.Series(1.0, pd.date_range("2008-01-01", "2023-12-31"))
+    days[days.index.isin(feast.index)] = 0.3
+    y = days.resample("MS").sum() * (1 + 0.01 * rng.normal(size=192))
+    told = structural(holidays=feast).fit(y[:168]).predict(fh=y.index[168:]) - y[168:]
+    plain = structural().fit(y[:168]).predict(fh=y.index[168:]) - y[168:]
+    early = y.index[168:].month < 4
+    assert told[early].abs().mean() < 1.0 < plain[early].abs().mean() / 2

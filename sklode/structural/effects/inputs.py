@@ -334,9 +334,15 @@ class Inputs(NamedTuple):
             ]
             found.append(of_month)
         if self.n_kinds:
-            of_days = [
-                Effect(Constant(), modulation=NamedDays(self.n_kinds, sides), size=size)
+            several = [
+                NamedDays(self.n_kinds, sides, begins, window)
+                for begins in (False, True)[: 1 + self.features.may_begin]
                 for sides in (False, True)
+                for window in range(self.features.n_windows if sides else 1)
+            ]
+            of_days = [
+                Effect(Constant(), modulation=days, size=size)
+                for days in several
                 for size in _SIZES_OF_DAYS
             ]
             found.append(of_days)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
+from sklode.data.calendars import WINDOWS
 from sklode.structural.scaling import usual_deviation
 
 # in natural logarithms, what a form must gain to pay for a shape: of some 130 options,
@@ -21,6 +22,8 @@ from sklode.structural.scaling import usual_deviation
 _ODDS_OF_SHAPE = 5.0
 # of the size of named days, what part each name has of its own
 _OWN = 0.3
+# of a period: in it, and in windows before and after
+_N_PLACES = 1 + 2 * len(WINDOWS)
 
 # deviations of two rows' difference that an edge of the day has, and days that show it;
 # more edges are no steps
@@ -38,11 +41,27 @@ class CalendarFeatures(NamedTuple):
     share_of_day: Array  # (row,), that has passed
     day_of_week: Array  # (row,)
     share_of_month: Array  # (row,)
-    named: Array  # (row, 3), kinds of the day, the one after and the one before, or 0
+    named: Array  # (row, 3) or (row, period, kind), see `Calendar.at`
 
     def at(self, rows: Numbers) -> CalendarFeatures:
         """Return those of some rows."""
         return CalendarFeatures(*(column[rows] for column in self))
+
+    def shares(self, kinds: int) -> Array:
+        """Return which share of days is of each kind, (row, day or period, kind)."""
+        if self.named.ndim > 2:
+            return self.named
+        return (self.named[..., None] == np.arange(1, kinds + 1)).astype(np.float64)
+
+    @property
+    def n_windows(self) -> int:
+        """Number of windows of days beside named ones."""
+        return len(WINDOWS) if self.named.ndim > 2 else 1
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether rows stand for weeks that may begin on their stamps, or end there."""
+        return self.named.shape[1] > _N_PLACES
 
 
 @dataclass(frozen=True)
@@ -166,6 +185,8 @@ class NamedDays:
 
     kinds: int  # each of which adds to what all have in common
     sides: bool = False  # whether the days before and after named ones differ too
+    begins: bool = False  # whether a week's stamp begins it; or ends it
+    window: int = 0  # number of that which counts as beside them, of periods
     rank = 0
     log_odds = 0.0
     is_shape = False
@@ -177,16 +198,19 @@ class NamedDays:
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one of all named days, and one of each kind."""
-        names = np.arange(1, self.kinds + 1)
-        found = []
-        for day in range(3 if self.sides else 1):
-            kind = features.named[:, [day]]
-            found += [kind > 0, _OWN * (kind == names)]
+        shares, found = features.shares(self.kinds), []
+        first = _N_PLACES if self.begins else 0
+        beside = first + 2 * self.window
+        places = [first, beside + 1, beside + 2] if self.sides else [first]
+        for place in places:
+            share = shares[:, place]
+            found += [share.sum(axis=1, keepdims=True), _OWN * share]
         return _product(columns, size * np.hstack(found))
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
-        return "holidays, days beside them" if self.sides else "holidays"
+        found = "holidays, days beside them" if self.sides else "holidays"
+        return f"{found}, weeks begin on their stamps" if self.begins else found
 
     def suffix(self, cycle: Cycle) -> str:
         """Return what it adds to the name of an effect of a column."""

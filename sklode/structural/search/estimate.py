@@ -325,30 +325,30 @@ class Estimator:
         candidate, loss = self._judged(candidate, estimate)
         return Hypothesis(candidate, estimate, loss, posterior)
 
-    def of_series(self, hypothesis: Hypothesis, series: int) -> Hypothesis:
-        """Return a hypothesis with the hyperparameters of one judged series alone."""
-        candidate = hypothesis.candidate
+    def of_each(self, hypothesis: Hypothesis, series: Numbers) -> list[Candidate]:
+        """Return candidates with the hyperparameters of some judged series alone."""
+        candidate, free = hypothesis.candidate, hypothesis.posterior.free
         rows = self._rows(candidate, hypothesis.estimate, self.judged)
-        own = rows.alone(series).where(slice(-MOST_ROWS, None))
-        # what does not change in most may change in this one
-        free, model = hypothesis.posterior.free.copy(), candidate.model
+        # what does not change in most may change in these
+        model, place = candidate.model, PLACE["constant"]
         _, _, start = priors(model.form)
         theta = np.where(free, model.theta, start)
-        k = PLACE["constant"]
-        theta[k], free = model.theta[k], np.arange(len(free)) != k
-        started = model._replace(theta=theta)
-        model, _ = Posterior(started, free, own, self._span).fit()
-        return hypothesis._replace(candidate=candidate._replace(model=model))
+        theta[place], free = model.theta[place], np.arange(len(free)) != place
+        started, found = model._replace(theta=theta), []
+        for k in series.tolist():
+            own = rows.alone(k).where(slice(-MOST_ROWS, None))
+            model, _ = Posterior(started, free, own, self._span).fit()
+            found.append(candidate._replace(model=model))
+        return found
 
     def losses_by_series(
-        self, hypotheses: Sequence[Hypothesis], series: Numbers
+        self, candidates: Sequence[Candidate], estimate: Estimate, series: Numbers
     ) -> Array:
-        """Return what judged series lose, (hypothesis, series), in y's units."""
-        estimate, judged = hypotheses[0].estimate, self.judged
-        left = self._without(estimate, judged, estimate.response)
+        """Return what judged series lose, (candidate, series), in y's units."""
+        left = self._without(estimate, self.judged, estimate.response)
         table = left.where(np.isin(left.series, series)).without_empty()
         losses = []
-        for candidate in (one.candidate for one in hypotheses):
+        for candidate in candidates:
             scaling, model = candidate.own(table, self._span).scaling, candidate.model
             with np.errstate(all="ignore"):
                 found = model.filtered(model.space(self._span), scaling.rows(table))

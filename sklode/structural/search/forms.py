@@ -103,7 +103,9 @@ def fit_candidates(
     search = _Search(estimator, gap=gap, seasons=seasons)
     found = search.hypotheses(logarithm, may_link)
     best = most_probable_of(found)
-    if best.candidate.scaling.random_effects and best.estimate.effects:
+    effects = best.estimate.effects
+    has_own = any(effect.pooling.spread for effect in effects if not effect.is_of_age)
+    if best.candidate.scaling.random_effects and has_own:
         # of few rows what series have of effects looks like a scale of their own
         alike = replace(search, estimator=estimator.of_like_series)
         if alike.with_form_of(best).loss < best.loss:
@@ -365,6 +367,9 @@ def _non_robust_variants(
     non_robust = _non_robust(best.candidate)
     usual = estimator.errors(best.candidate, best.estimate)
     errors = estimator.errors(non_robust, best.estimate)
+    # squares of y's units may be no floats
+    unit = usual.max() or 1.0
+    usual, errors = usual / unit, errors / unit
     gains = usual - errors
     # where nothing was disbelieved shortly before, both agree
     differ = np.abs(gains) > _ALIKE * usual
@@ -375,7 +380,7 @@ def _non_robust_variants(
         return []
     if all(best is not c for c in near):
         first = most_probable_of(near)
-        others = estimator.errors(first.candidate, first.estimate)
+        others = estimator.errors(first.candidate, first.estimate) / unit
         if errors.sum() >= others.sum():
             return []
     return [c._replace(candidate=_non_robust(c.candidate)) for c in plain]

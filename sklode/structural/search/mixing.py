@@ -34,15 +34,16 @@ def mixture(
     There are none where series do not differ by more than chance.
     """
     table = estimator.judged
-    asked = _spread(np.flatnonzero(table.lengths), _MOST_ASKED)
+    # one row tells none, see `FilteredColumn.continued`
+    asked = _spread(np.flatnonzero(table.lengths > 1), _MOST_ASKED)
     tried = _spread(np.flatnonzero(table.lengths >= _FEWEST), _MOST_TRIED)
     if len(tried) < 2:
         return [], 0.0
-    several = [best, *(estimator.of_series(best, series) for series in tried)]
-    logs = -estimator.losses_by_series(several, asked)
+    several = [best.candidate, *estimator.of_each(best, tried)]
+    logs = -estimator.losses_by_series(several, best.estimate, asked)
     n_rows = int(table.lengths[asked].sum())
     # what each hyperparameter costs: Schwarz, "Estimating the Dimension of a Model"
-    cost = 0.5 * int(best.posterior.free.sum()) * math.log(n_rows)
+    cost = 0.5 * len(best.candidate.model.theta) * math.log(n_rows)
     places, weights = chosen(logs, cost)
     if len(places) < 2:
         return [], 0.0
@@ -51,11 +52,9 @@ def mixture(
     pairs = zip(places, weights.tolist(), strict=True)
     kept = {k: weight for k, weight in pairs if weight > _LEAST_WEIGHT}
     total = sum(kept.values())
+    effects = best.estimate.effects
     found = [
-        (
-            several[k].candidate._replace(weight=weight / total, is_drawn=True),
-            best.estimate.effects,
-        )
+        (several[k]._replace(weight=weight / total, is_drawn=True), effects)
         for k, weight in kept.items()
     ]
     # what some series gain stands for all
