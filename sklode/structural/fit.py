@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from sklode.structural.coupling.delays import MOST_COLUMNS, likely_delays
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import ColumnUnits, Inputs, grows_old
+from sklode.structural.effects.modulation import edges_of
 from sklode.structural.effects.selection import random_coefficients
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import ColumnModel, StructuralModel
@@ -217,7 +219,8 @@ class _ColumnSearch:
         has_month = not is_named and shows_months(rows.ticks, rows.bounds, rows.like)
         n_controls, calendar = rows.controls.shape[1], design.calendar
         has_age = grows_old(table)
-        if not (n_controls or days or has_month or calendar or self.delays or has_age):
+        has_calendar = has_month or bool(calendar) or bool(self._edges)
+        if not (n_controls or days or has_calendar or self.delays or has_age):
             return SearchRows(table, None)
         inputs = Inputs(
             read=design.read(rows),
@@ -229,9 +232,24 @@ class _ColumnSearch:
             has_month=has_month,
             n_kinds=len(calendar.names) + 1 if calendar else 0,
             blocks=self.known.blocks,
+            edges=self._edges,
             delays=tuple((n_controls + j, own) for j, own in self.delays),
         )
         return SearchRows(table, inputs)
+
+    @cached_property
+    def _edges(self) -> tuple[float, ...]:
+        """Return the shares of the day at which a lone series steps."""
+        rows, design = _alone(self.observations, self.column), self.design
+        if design.cycle is None or len(rows.keys) > 1:
+            return ()
+        gap = time_unit(rows)
+        return edges_of(
+            design.features(rows.ticks, rows.like).share_of_day,
+            times=rows.ticks / gap,
+            values=rows.values[:, self.column],
+            day=design.cycle[0] / gap,
+        )
 
 
 def _usual_span(table: ChannelRows, longest: float) -> float:

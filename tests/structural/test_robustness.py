@@ -135,6 +135,19 @@ def test_what_wanders_smoothly_and_comes_back_is_forecast_to_do_so() -> None:
     assert np.mean(errors) < 0.85 * np.mean(naive)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rate_that_rose_in_steps_is_not_forecast_to_fall(seed: int) -> None:
+    # a policy rate: it fell, lay near zero, and rose; it returned nowhere
+    rng = np.random.default_rng(seed)
+    low = 0.08 + 0.01 * rng.integers(-1, 2, 90)
+    high = np.repeat(0.08 + np.cumsum(rng.choice([0.25, 0.5, 0.75], 10)), 5)
+    y = np.r_[np.full(8, 1.55), np.linspace(1.5, 0.1, 6), low, high].round(2)
+    rows = pd.Series(y, pd.date_range("2020-01-01", periods=len(y), freq="7D"))
+    ahead = StructuralForecaster().fit(rows).predict(fh=range(1, 14))
+    assert ahead.min() > 0.9 * y[-1]
+    assert ahead.max() < 1.3 * y[-1]
+
+
 @pytest.mark.parametrize("is_broken", [True, False])
 def test_a_trend_steps_only_where_that_is_more_probable(is_broken: bool) -> None:
     y = np.random.default_rng(0).standard_normal(2000)

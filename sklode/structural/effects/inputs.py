@@ -39,6 +39,7 @@ from sklode.structural.effects.modulation import (
     Day,
     Month,
     NamedDays,
+    Steps,
 )
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
@@ -110,6 +111,8 @@ class Inputs(NamedTuple):
     has_month: bool = False  # whether rows may show one
     n_kinds: int = 0  # of named days; 0: none are known
     blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
+    edges: tuple[float, ...] = ()
+    """Shares of the day at which a channel steps."""
     delays: tuple[tuple[int, Array], ...] = ()
     """Columns of y among controls that may act late, and after which delays."""
 
@@ -318,6 +321,11 @@ class Inputs(NamedTuple):
     def _of_calendar(self) -> list[list[Effect]]:
         """Return the forms of the month's and of named days' effects."""
         found = []
+        if self.edges:
+            steps = Steps(self.edges)
+            found.append(
+                [Effect(Constant(), modulation=steps, size=n) for n in _SIZES_OF_DAYS]
+            )
         if self.has_month:
             of_month = [
                 Effect(Constant(), modulation=Month(harmonics), size=size)

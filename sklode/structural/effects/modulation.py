@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.calendars import WINDOWS
+from sklode.structural.scaling import usual_deviation
 
 # in natural logarithms, what a form must gain to pay for a shape: of some 130 options,
 # days in a row, sizes, harmonics
@@ -22,6 +24,12 @@ _ODDS_OF_SHAPE = 5.0
 _OWN = 0.3
 # of a period: in it, and in windows before and after
 _N_PLACES = 1 + 2 * len(WINDOWS)
+
+# deviations of two rows' difference that an edge of the day has, and days that show it;
+# more edges are no steps
+_EDGE, _FEWEST_DAYS, _MOST_EDGES = 5.0, 3, 8
+_RAMP = 2.5  # usual gaps, within which three edges are one rise or fall
+_NEXT = 1.5  # usual gaps, up to which two rows are next to each other
 
 Cycle: TypeAlias = tuple[str, Sequence[str]]
 """Names of the day, or what stands for it, and of the days of the week."""
@@ -115,6 +123,35 @@ class Day:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """One value from each edge of the day to the next, as what is on and off has."""
+
+    edges: tuple[float, ...]  # shares of the day, sorted
+    rank = 3
+    log_odds = _ODDS_OF_SHAPE
+    is_shape = False  # most days have told of each edge
+
+    @property
+    def n_columns(self) -> int:
+        """Number of its columns: between the last edge and the first there is none."""
+        return len(self.edges) - 1
+
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+        """Return each column times one between two edges."""
+        passed = np.searchsorted(self.edges, features.share_of_day, side="right")
+        between = passed[:, None] == np.arange(1, len(self.edges))
+        return _product(columns, size * between)
+
+    def name(self, cycle: Cycle) -> str:
+        """Return the name of an effect of the calendar alone."""
+        return f"{cycle[0]}, in steps"
+
+    def suffix(self, cycle: Cycle) -> str:
+        """Return what it adds to the name of an effect of a column."""
+        return f" in steps of the {cycle[0]}"
+
+
+@dataclass(frozen=True)
 class Month:
     """Along the month."""
 
@@ -180,8 +217,33 @@ class NamedDays:
         return " on holidays"
 
 
-Modulation: TypeAlias = Always | Day | Month | NamedDays
+Modulation: TypeAlias = Always | Day | Steps | Month | NamedDays
 ALWAYS = Always()
+
+
+def edges_of(
+    share_of_day: Array, times: Array, values: Array, day: float
+) -> tuple[float, ...]:
+    """Return the shares of the day at which one series steps, day by day; few or none.
+
+    ``times`` (row,) and ``day`` are in usual gaps. Where rows next to each other differ
+    by far more than usual on most days, at one time of the day, is an edge.
+    """
+    is_next = np.diff(times) < _NEXT
+    differences = np.diff(values)[is_next]
+    stamps = np.round(share_of_day[1:][is_next] * day)
+    by_stamp = pd.Series(differences).groupby(stamps).agg(["median", "size"])
+    usual = usual_deviation(differences) if len(differences) else 0.0
+    # the median of three days and more is no single day's
+    is_edge = by_stamp["median"].abs() > _EDGE * usual
+    is_edge &= by_stamp["size"] >= _FEWEST_DAYS
+    found = np.sort(by_stamp.index[is_edge].to_numpy())
+    # one row may lie amid a step, as a mean of both sides; more of them are a ramp
+    is_ramp = bool((found[2:] - found[:-2] < _RAMP).any())
+    if is_ramp or not 2 <= len(found) <= _MOST_EDGES:
+        return ()
+    # between two rows
+    return tuple(((found - 0.5) / day).tolist())
 
 
 def _product(columns: Array, shape: Array) -> Array:

@@ -48,6 +48,7 @@ _HARMONICS = FEWEST_HARMONICS, 12, 24
 _MOST_POLISHED = 6000
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
+_WALK, _OU = PLACE["random walk"], PLACE["OU"]
 # of what does not change, in units of spread
 _STILL = 1e-4
 
@@ -176,6 +177,33 @@ class Estimator:
         free[form.memories] = False
         return self._sought_from(form, theta, free, estimate)
 
+    def returns_late(self, hypothesis: Hypothesis) -> bool:
+        """Return whether a smooth deviation is long in coming back, and rarely did."""
+        model = hypothesis.candidate.model
+        medians, widths, _ = priors(model.form)
+        k = PLACE["OU memory"]
+        # few rows tell nothing of a memory, and leave it where its prior has it
+        is_told = bool(model.theta[k] > medians[k] + widths[k])
+        return model.form.returning and is_told and not model.fades(self._span)
+
+    def wandering(self, hypothesis: Hypothesis) -> Hypothesis:
+        """Return a hypothesis whose trend moves as its deviation did, and for good."""
+        model, free = hypothesis.candidate.model, hypothesis.posterior.free.copy()
+        form, theta = model.form._replace(returning=False), model.theta.copy()
+        prior = hypothesis.posterior.prior(theta[free])
+        sizes = np.exp(theta)
+        # an OU process of rate b and variance s^2 moves by 2 b s^2 in a unit of time;
+        # the velocity of rate a that moves one has the variance b (a + b) s^2
+        a, b = 1 / sizes[_MEMORIES]
+        walks = sizes[_WALK], sizes[_OU] * math.sqrt(2 * b * self._span)
+        theta[_WALK], theta[_OU] = math.log(math.hypot(*walks)), math.log(_STILL)
+        theta[PLACE["velocity"]] += math.log(self._span * math.sqrt(b * (a + b)))
+        free[[_OU, PLACE["OU memory"]]] = False
+        found = self._sought_from(form, theta, free, hypothesis.estimate)
+        # in other units the prior is another: it is as probable as what it is made of
+        prior -= found.posterior.prior(found.candidate.model.theta[free])
+        return found._replace(loss=found.loss + prior)
+
     def _units(self, form: Form, estimate: Estimate) -> tuple[Candidate, float]:
         """Return the plain candidate with the units of a form's rows, and a factor.
 
@@ -284,7 +312,9 @@ class Estimator:
     def settled(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis of means with what rows tell: all but its seasons."""
         candidate = hypothesis.candidate
-        estimate = self.estimated_effects(candidate, hypothesis.estimate)
+        # what effects add is known at the rows of means alone
+        estimate = self._everywhere(hypothesis.estimate, candidate.scaling)
+        estimate = self.estimated_effects(candidate, estimate)
         free = hypothesis.posterior.free.copy()
         free[len(BASE) :] = False
         left = self._rows(candidate, estimate, self.sample)

@@ -64,6 +64,9 @@ _ALIKE, _BETTER = 0.01, 0.95
 _PROVED = 2.0
 # logarithms less probable than the best form: left out
 _MARGIN = 4.0
+# that a return gains in log probability, by two hyperparameters: half of the 95 % point
+# of chi squared (Wilks 1938)
+_RETURN = 3.0
 # times that a logarithm's slope differs, where it may be
 _BENT = 1.5
 # of a draw that forecasts average over
@@ -108,6 +111,9 @@ def fit_candidates(
         if alike.with_form_of(best).loss < best.loss:
             found += alike.hypotheses(logarithm, may_link)
             best = most_probable_of(found)
+    most = best.loss + _MARGIN
+    found = [_returning(estimator, c) if c.loss <= most else c for c in found]
+    best = most_probable_of(found)
     near = [estimator.finer(c) for c in found if c.loss <= best.loss + _MARGIN]
     n_judged = len(estimator.judged.values)
     if not estimator.is_pooled and n_judged > _MANY:
@@ -139,6 +145,15 @@ def fit_candidates(
         if drawn:
             return SearchResult(drawn, loss - gain)
     return SearchResult(_averaged(near, n_draws), loss)
+
+
+def _returning(estimator: Estimator, hypothesis: Hypothesis) -> Hypothesis:
+    """Return a hypothesis, or one without return if what returned did so by chance."""
+    if not estimator.returns_late(hypothesis):
+        return hypothesis
+    wandering = estimator.wandering(hypothesis)
+    is_proved = wandering.loss > hypothesis.loss + _RETURN
+    return hypothesis if is_proved else wandering
 
 
 def _may_link(values: Array, link: Link, bounds: Array) -> bool:

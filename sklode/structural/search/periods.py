@@ -213,11 +213,11 @@ def _standing_out(sample: _Sample, frequencies: Array) -> float | None:
 def cycle_of(
     seasons: tuple[float, ...], calendar: tuple[float, float] | None
 ) -> tuple[float, float] | None:
-    """Return the day and the week among seasons, or what may stand for them.
+    """Return day and week, where the day is among seasons, or what stands for them.
 
     That is a season of which another one has a few whole ones.
     """
-    if calendar is not None and {*calendar} <= {*seasons}:
+    if calendar is not None and calendar[0] in seasons:
         return calendar
     pairs = [
         (short, long)

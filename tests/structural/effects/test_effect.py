@@ -26,6 +26,8 @@ from sklode.structural.effects.modulation import (
     Day,
     Month,
     NamedDays,
+    Steps,
+    edges_of,
 )
 from sklode.structural.effects.selection import EffectJudge, centred
 from sklode.structural.filtered_model import FilteredModel
@@ -167,6 +169,7 @@ CALLED = {
     "u (line along the day)": Effect(Line(0), modulation=Day(harmonics=3)),
     "kind (levels)": Effect(Levels(1, 2)),
     "month": Effect(Constant(), modulation=Month(4)),
+    "day, in steps": Effect(Constant(), modulation=Steps((0.4, 0.7))),
     "holidays": Effect(Constant(), modulation=NamedDays(3)),
     "day of Mon, Tue": Effect(Constant(), modulation=Day((0, 1), 4, has_mean=True)),
 }
@@ -464,3 +467,69 @@ def test_a_band_of_an_effect_holds_the_truth() -> None:
             inside.append(((truth > low) & (truth < high))[20:-20].mean())
     assert len(inside) == 6
     assert np.mean(inside) > norm.cdf(0.5)
+
+
+def test_steps_of_the_day_are_one_between_edges() -> None:
+    share = np.array([0.0, 0.3, 0.4, 0.7, 0.8])
+    columns = Steps((0.35, 0.5, 0.75)).times(
+        np.ones((5, 1)), features(5, share_of_day=share), size=2.0
+    )
+    expected = [[0, 0], [0, 0], [2, 0], [0, 2], [0, 0]]
+    np.testing.assert_array_equal(columns, expected)
+
+
+@pytest.mark.parametrize("kind", ["on and off", "one day", "ramp", "wave"])
+def test_edges_of_the_day_are_where_most_days_step(kind: str) -> None:
+    times = np.arange(5 * 96.0)
+    share = times % 96 / 96
+    y = 0.5 * np.random.default_rng(0).standard_normal(len(times))
+    if kind == "wave":
+        y += 20 * np.sin(2 * np.pi * share)
+    elif kind == "ramp":
+        y += 20 * np.clip(96 * share - 36, 0, 3) - 20 * np.clip(96 * share - 72, 0, 3)
+    else:
+        on = (share >= 9 / 24) & (share < 18 / 24)
+        y += 20 * (on if kind == "on and off" else on & (times < 96))
+    found = edges_of(share, times, y, day=96.0)
+    expected = (35.5 / 96, 71.5 / 96) if kind == "on and off" else ()
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("freq", "days", "zone"), [("15min", 6, None), ("5min", 8, "Europe/Berlin")]
+)
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_what_is_on_and_off_at_the_same_clock_is_no_outlier(
+    freq: str, days: int, zone: str | None, noise: float
+) -> None:
+    # with a zone, the clocks change on the way
+    begin = pd.Timestamp("2026-03-24", tz=zone)
+    t = pd.date_range(begin, begin + pd.Timedelta(days=days + 1), freq=freq)
+    on = (t.hour >= 9) & (t.hour < 18)
+    errors = noise * np.random.default_rng(0).standard_normal(len(t))
+    y = pd.Series(20 + 60.0 * on + errors, t)
+    past = t < begin + pd.Timedelta(days=days)
+    forecaster = StructuralForecaster().fit(y[past])
+    ahead = forecaster.predict(fh=t[~past])
+    assert (ahead - y[~past]).abs().mean() < 0.01 + 0.9 * noise
+    shares = forecaster.components_["share"].xs("day, in steps", level="part")
+    assert shares.item() > 0.95
+
+
+def test_steps_of_the_day_are_of_working_days_alone_where_these_differ() -> None:
+    t = pd.date_range("2026-01-05", periods=17 * 96, freq="15min")
+    on = (t.hour >= 9) & (t.hour < 18) & (t.dayofweek < 5)
+    errors = np.random.default_rng(0).standard_normal(len(t))
+    y = pd.Series(60.0 * on + errors, t)
+    ahead = StructuralForecaster().fit(y[:-192]).predict(fh=t[-192:])
+    assert (ahead - y[-192:]).abs().mean() < 1.0
+
+
+def test_days_of_fine_rows_that_differ_are_found_on_means() -> None:
+    t = pd.date_range("2026-01-05", periods=15 * 288, freq="5min")
+    share = np.arange(len(t)) % 288 / 288
+    clean = 10 + 3 * np.sin(2 * np.pi * share) - 4 * (t.dayofweek >= 5)
+    errors = 0.3 * np.random.default_rng(0).standard_normal(len(t))
+    y = pd.Series(clean + errors, t)
+    ahead = StructuralForecaster().fit(y[:-288]).predict(fh=t[-288:])
+    assert (ahead - clean[-288:]).abs().mean() < 0.3
