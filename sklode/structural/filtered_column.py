@@ -507,7 +507,7 @@ class FilteredColumn:
     ) -> tuple[StateSpace, States]:
         """Return a space, and the states of series so long before their first rows."""
         # mostly there is one
-        lead, *others = np.unique(leads).tolist()
+        lead, *others = np.unique(leads).tolist() or [0.0]
         space = candidate.model.space(self.span, lead)
         states = candidate.first(space, len(leads))
         for lead in others:
