@@ -17,6 +17,7 @@ from sklode.data.observations import Observations
 from sklode.structural.effects.effect import places
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.closed import closed
 from sklode.structural.predictive.limits import Limits
 from sklode.structural.predictive.steps import (
     Adjustment,
@@ -233,8 +234,12 @@ class FilteredModel:
         )
         if np.isfinite(model.bounds).all():
             # two bounds suffice: no move is too far
-            return found._replace(reach=np.full_like(found.reach, np.inf))
-        return found
+            found = found._replace(reach=np.full_like(found.reach, np.inf))
+        design = self.model.design
+        if design.cycle is None or np.isnan(self.quanta[channel]):
+            return found
+        table, cycle = self.columns[channel].table, design.cycle[0] / design.unit
+        return found.closed(closed(table, queries, cycle))
 
     def _factor(
         self, channel: int, queries: ChannelRows, adjustment: Adjustment | None

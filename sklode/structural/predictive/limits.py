@@ -133,6 +133,14 @@ class Limits(NamedTuple):
             held=known.held(few & (row >= 0), centre, lags),
         )
 
+    def closed(self, queries: Flags) -> Limits:
+        """Return limits that leave nothing but zero at some queries."""
+        return self._replace(
+            centre=np.where(queries, 0.0, self.centre),
+            reach=np.where(queries, 0.0, self.reach),
+            effect=np.where(queries, 0.0, self.effect),
+        )
+
     def points(self, values: Array) -> Array:
         """Return points, (query,), within limits: their own, and those of a panel."""
         low, high = self.ends(POINTS)
@@ -249,11 +257,11 @@ def _nearest(table: ChannelRows, queries: ChannelRows) -> tuple[Numbers, Array]:
     to_after = np.abs(times - known[after])
     row = np.where(to_before <= to_after, before, after)
     to_nearest = np.minimum(to_before, to_after)
-    lags = np.maximum(to_nearest, _usual_gaps(table)[series])
+    lags = np.maximum(to_nearest, usual_gaps(table)[series])
     return np.where(end > first, row, -1), lags
 
 
-def _usual_gaps(table: ChannelRows) -> Array:
+def usual_gaps(table: ChannelRows) -> Array:
     """Return the median gap of each series; 1 of a lone row."""
     # from one series to the next there is no gap
     inside = np.diff(table.series) == 0
