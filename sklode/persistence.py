@@ -29,7 +29,7 @@ from pandas.tseries.frequencies import to_offset
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
 from sklode.data.arrays import Array, Flags
-from sklode.data.calendars import Calendar, Step
+from sklode.data.calendars import Calendar, RowPeriod
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.links import IDENTITY, Link
@@ -524,7 +524,7 @@ _RECORDS = (
     LargestMoves,
     Link,
     Calendar,
-    Step,
+    RowPeriod,
     StructuralFit,
 )
 

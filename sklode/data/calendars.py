@@ -98,7 +98,7 @@ def shows_months(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
     return bool(np.median(gaps) <= _MOST_GAP)
 
 
-class Step(NamedTuple):
+class RowPeriod(NamedTuple):
     """Which days a row stands for: its own, or those of a period."""
 
     weeks: int = 0
@@ -106,14 +106,14 @@ class Step(NamedTuple):
     is_end: bool = False  # whether the stamp is a month's last day, not its first
 
     @classmethod
-    def of(cls, days: Numbers, like: pd.Index) -> Step:
+    def of(cls, days: Numbers, like: pd.Index) -> RowPeriod:
         """Return that of rows on ``days`` since 1970, which may repeat."""
         several = np.unique(days)
         if len(several) < 2:
             return cls()
         gap = float(np.median(np.diff(several)))
         if isinstance(like, pd.PeriodIndex):
-            # periods say it themselves, see `span`
+            # periods say it themselves, see `spans`
             return cls(weeks=int(gap > 1))
         if gap >= 7 and not ((several - several[0]) % 7).any():
             return cls(weeks=round(gap / 7))
@@ -140,20 +140,15 @@ class Step(NamedTuple):
             return [(_days(stamps.start_time), _days(stamps.end_time))]
         day = _wall(ticks, like).astype("datetime64[D]")
         if self.weeks:
-            own, more = day.astype(np.int64), 7 * self.weeks - 1
+            own, more = _days(day), 7 * self.weeks - 1
             return [(own - more, own), (own, own + more)]
         month = day.astype("datetime64[M]") + (1 - self.months if self.is_end else 0)
-        first, after = (
-            (month + more).astype("datetime64[D]").astype(np.int64)
-            for more in (0, self.months)
-        )
-        return [(first, after - 1)]
+        return [(_days(month), _days(month + self.months) - 1)]
 
 
-def _days(stamps: pd.DatetimeIndex) -> Numbers:
+def _days(stamps: pd.DatetimeIndex | NDArray[np.datetime64]) -> Numbers:
     """Return days since 1970."""
-    found: Numbers = stamps.to_numpy("datetime64[D]").astype(np.int64)
-    return found
+    return np.asarray(stamps, "datetime64[D]").astype(np.int64)
 
 
 class Calendar(NamedTuple):
@@ -164,7 +159,7 @@ class Calendar(NamedTuple):
     # share the last number
     kinds: Numbers
     names: list[str]  # of kinds that were seen in the past
-    step: Step = Step()  # which days a row stands for
+    period: RowPeriod = RowPeriod()  # which days a row stands for
     largest: float = 1.0  # share of named days in a row of the past
 
     @classmethod
@@ -184,11 +179,11 @@ class Calendar(NamedTuple):
             named = _looked_up(given, days)
         dates = sorted(named)
         names = [named[date] for date in dates]
-        ordinals = np.array(dates, "datetime64[D]").astype(np.int64)
-        step, largest = Step.of(days.astype(np.int64), like), 1.0
-        is_seen = np.isin(ordinals, days.astype(np.int64))
-        if step.is_long:
-            spans = step.spans(ticks, like)
+        ordinals = _days(np.array(dates, "datetime64[D]"))
+        period, largest = RowPeriod.of(_days(days), like), 1.0
+        is_seen = np.isin(ordinals, _days(days))
+        if period.is_long:
+            spans = period.spans(ticks, like)
             counts = [_counts(ordinals, *span) for span in spans]
             largest = max(
                 float((n / (last - first + 1)).max())
@@ -208,7 +203,7 @@ class Calendar(NamedTuple):
             days=ordinals,
             kinds=np.array(kinds, np.int64),
             names=seen,
-            step=step,
+            period=period,
             largest=largest or 1.0,  # none is named
         )
 
@@ -217,11 +212,11 @@ class Calendar(NamedTuple):
 
         Where rows stand for periods these are the shares of days of each kind, over the
         largest, (row, place, kind): of named days, and of those within `WINDOWS` before
-        and after them; of each of `Step.spans`.
+        and after them; of each of `RowPeriod.spans`.
         """
-        if self.step.is_long:
+        if self.period.is_long:
             return self._shares(ticks, like)
-        day = _wall(ticks, like).astype("datetime64[D]").astype(np.int64)
+        day = _days(_wall(ticks, like))
         found = np.zeros((len(day), 3))
         for k, shift in enumerate((0, 1, -1)):
             shifted = day + shift
@@ -241,7 +236,7 @@ class Calendar(NamedTuple):
             places += [(-n, -1), (1, n)]
         found = [
             _counts(_near(days, *place), first, last) / (last - first + 1)
-            for first, last in self.step.spans(ticks, like)
+            for first, last in self.period.spans(ticks, like)
             for place in places
             for days in each
         ]

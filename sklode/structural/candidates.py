@@ -40,6 +40,7 @@ from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import LocationScale, Scaling
 
 FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
+LEAST_WEIGHT = 2e-3  # of what forecasts average over
 # of the filter, that find the scale of each series
 _PASSES = 2
 # first rows, whose states are vague; rows that tell a skew

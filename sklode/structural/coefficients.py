@@ -204,14 +204,19 @@ class RandomCoefficients(NamedTuple):
 
     def means_of_others(self) -> Array:
         """Return the means that the others tell each series, (series, coefficient)."""
-        n = len(self.shares)
-        prior = self.prior(
-            np.arange(n),
-            ratios=np.ones(n),
-            centres=np.zeros((n, 1)),
-            is_located=np.zeros(n, dtype=bool),
-        )
-        return prior.means
+        means, _ = self._told_by_others(np.arange(len(self.shares)))
+        return means
+
+    def _told_by_others(self, members: Numbers) -> tuple[Array, Array]:
+        """Return the means that others tell, and the covariances of those there are."""
+        # the last share is that of strangers: nothing of what is known is their own
+        own = np.concatenate([self.shares, np.zeros((1, *self.precision.shape))])
+        own_moments = np.vstack([self.moments, np.zeros(len(self.moment))])
+        V = np.linalg.inv(self.precision - own[members])
+        means = np.zeros((len(members), len(self.how.spread)))
+        left = (self.moment - own_moments[members])[..., None]
+        means[:, self.how.has_mean] = (V @ left)[..., 0]
+        return means, V
 
     def prior(
         self, members: Numbers, ratios: Array, centres: Array, is_located: Flags
@@ -222,15 +227,9 @@ class RandomCoefficients(NamedTuple):
         ``ratios`` (series,) those of y's units to their own. Those ``is_located``
         (series,) have locations of their own, which tell more than attributes do.
         """
-        n, k, has_mean = len(members), len(self.how.spread), self.how.has_mean
-        # the last share is that of strangers: nothing of what is known is their own
-        own = np.concatenate([self.shares, np.zeros((1, *self.precision.shape))])
-        own_moments = np.vstack([self.moments, np.zeros(len(self.moment))])
-        V = np.linalg.inv(self.precision - own[members])
-        means, covariances = np.zeros((n, k)), np.zeros((n, k, k))
-        left = (self.moment - own_moments[members])[..., None]
-        means[:, has_mean] = (V @ left)[..., 0]
-        places = np.flatnonzero(has_mean)
+        means, V = self._told_by_others(members)
+        n, k = means.shape
+        covariances, places = np.zeros((n, k, k)), np.flatnonzero(self.how.has_mean)
         covariances[:, places[:, None], places] = V
         each = np.arange(k)
         covariances[:, each, each] += self.how.spread**2

@@ -92,11 +92,11 @@ class Design:
         share_of_day, day_of_week = day.T
         if self.calendar is not None:
             named = self.calendar.at(ticks, like)
-        if self.calendar is not None and self.cycle is not None and named.ndim == 2:
-            # a named day is one more day of the week, numbered after the others
-            one, week = self.cycle
-            number = round(week / one)
-            day_of_week = np.where(named[:, 0] > 0, number, day_of_week)
+            if self.cycle is not None and not self.calendar.period.is_long:
+                # a named day is one more day of the week, numbered after the others
+                one, week = self.cycle
+                number = round(week / one)
+                day_of_week = np.where(named[:, 0] > 0, number, day_of_week)
         return CalendarFeatures(
             share_of_day=share_of_day,
             day_of_week=day_of_week,

@@ -17,7 +17,12 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import Link
-from sklode.structural.candidates import Candidate, backward, forward
+from sklode.structural.candidates import (
+    LEAST_WEIGHT,
+    Candidate,
+    backward,
+    forward,
+)
 from sklode.structural.components.space import StateSpace
 from sklode.structural.filter.system import States
 from sklode.structural.predictive.limits import LargestMoves, Limits
@@ -28,7 +33,6 @@ from sklode.structural.rows import ChannelRows, Rows
 from sklode.structural.scaling import Scaling
 from sklode.structural.search.groups import weights_of
 
-_LEAST_WEIGHT = 2e-3  # of a candidate that a series draws
 # how long innovations last that are added up, in usual gaps; the first: the last row
 MEMORIES = 1e-6, 2.0, 10.0
 # none are asked for, see `filter.backward.smooth_rows`
@@ -539,7 +543,7 @@ def _given(weights: Array, losses: Array) -> Array:
     found = np.exp(logs - logs.max(axis=0))
     found /= found.sum(axis=0)
     # what hardly counts need not be asked
-    found[found < _LEAST_WEIGHT] = 0.0
+    found[found < LEAST_WEIGHT] = 0.0
     return found / found.sum(axis=0)
 
 

@@ -346,12 +346,9 @@ def _with_smearing(
         own = FilteredColumn.filter(candidates, table, span, members).heaviest
         is_drawn = np.array([[one.is_drawn] for one in candidates])
         is_for &= ~is_drawn | (own == np.arange(len(candidates))[:, None])
-    best = heaviest_of_each(candidates)
-    of_group = {
-        one.group: k
-        for k, one in enumerate(candidates)
-        if any(one is other for other in best)
-    }
+    # the heaviest comes last, and so stays
+    by_weight = sorted(range(len(candidates)), key=lambda k: candidates[k].weight)
+    of_group = {candidates[k].group: k for k in by_weight}
     telling = [
         k if one.is_drawn else of_group[one.group] for k, one in enumerate(candidates)
     ]

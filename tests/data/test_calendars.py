@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
-from sklode.data.calendars import Calendar, Step, closed_hours, share_of_month
+from sklode.data.calendars import Calendar, RowPeriod, closed_hours, share_of_month
 from sklode.data.ticks import ticks_of
 
 DAYS = pd.date_range("2023-01-02", periods=420)
@@ -279,25 +279,31 @@ WEEKS = pd.date_range("2018-01-07", periods=290, freq="W-SUN")
 @pytest.mark.parametrize(
     ("index", "expected"),
     [
-        (DAYS, Step()),
-        (DAYS[[0, 1, 4, 9, 10]], Step()),
-        (HOURS, Step()),
-        (WEEKS, Step(weeks=1)),
-        (WEEKS[[0, 1, 2, 5, 6]], Step(weeks=1)),
-        (WEEKS[::2], Step(weeks=2)),
-        (pd.date_range("2018-01-01", periods=30, freq="MS"), Step(months=1)),
-        (pd.date_range("2018-01-01", periods=30, freq="QS"), Step(months=3)),
-        (pd.date_range("2018-01-31", periods=30, freq="ME"), Step(0, 1, is_end=True)),
-        (pd.date_range("2018-12-31", periods=9, freq="YE"), Step(0, 12, is_end=True)),
-        (pd.date_range("2018-01-15", periods=30, freq="30D"), Step()),
-        (pd.date_range("2018-01-07", periods=1), Step()),
+        (DAYS, RowPeriod()),
+        (DAYS[[0, 1, 4, 9, 10]], RowPeriod()),
+        (HOURS, RowPeriod()),
+        (WEEKS, RowPeriod(weeks=1)),
+        (WEEKS[[0, 1, 2, 5, 6]], RowPeriod(weeks=1)),
+        (WEEKS[::2], RowPeriod(weeks=2)),
+        (pd.date_range("2018-01-01", periods=30, freq="MS"), RowPeriod(months=1)),
+        (pd.date_range("2018-01-01", periods=30, freq="QS"), RowPeriod(months=3)),
+        (
+            pd.date_range("2018-01-31", periods=30, freq="ME"),
+            RowPeriod(0, 1, True),
+        ),
+        (
+            pd.date_range("2018-12-31", periods=9, freq="YE"),
+            RowPeriod(0, 12, True),
+        ),
+        (pd.date_range("2018-01-15", periods=30, freq="30D"), RowPeriod()),
+        (pd.date_range("2018-01-07", periods=1), RowPeriod()),
     ],
 )
 def test_which_days_rows_stand_for_follows_from_their_step(
-    index: Any, expected: Step
+    index: Any, expected: RowPeriod
 ) -> None:
     days = index.to_numpy("datetime64[D]").astype(np.int64)
-    assert Step.of(days, index) == expected
+    assert RowPeriod.of(days, index) == expected
 
 
 def shares(index: Any, named: dict[str, str]) -> Any:

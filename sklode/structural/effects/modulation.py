@@ -25,9 +25,9 @@ _OWN = 0.3
 # of a period: in it, and in windows before and after
 _N_PLACES = 1 + 2 * len(WINDOWS)
 
-# deviations of two rows' difference that an edge of the day has, and days that show it;
-# more edges are no steps
-_EDGE, _FEWEST_DAYS, _MOST_EDGES = 5.0, 3, 8
+_EDGE = 5.0  # deviations of two rows' difference that an edge of the day has
+_FEWEST_DAYS = 3  # that show it
+_MOST_EDGES = 8  # more are no steps
 _RAMP = 2.5  # usual gaps, within which three edges are one rise or fall
 _NEXT = 1.5  # usual gaps, up to which two rows are next to each other
 

@@ -29,12 +29,15 @@ def closed(table: ChannelRows, queries: ChannelRows, cycle: float) -> Flags:
     """
     found = np.full(len(queries.times), False)
     clock, asked = _clock(table), _clock(queries)
+    is_zero = table.values == 0
+    if not is_zero.any():
+        return found
     gaps, first_asked = usual_gaps(table), queries.bounds
-    for k in np.flatnonzero((queries.lengths > 0) & (table.lengths > 0)).tolist():
+    n_zeros = np.bincount(table.series[is_zero], minlength=len(table.lengths))
+    for k in np.flatnonzero((queries.lengths > 0) & (n_zeros > 0)).tolist():
         own = slice(*table.bounds[k : k + 2].tolist())
-        values, end = table.values[own], clock[own][-1]
+        is_open, end = ~is_zero[own], clock[own][-1]
         recent = clock[own] > end - _CYCLES * cycle
-        is_open = values != 0
         n, n_open = int(recent.sum()), int((recent & is_open).sum())
         if n_open in (0, n):
             continue

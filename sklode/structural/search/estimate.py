@@ -48,7 +48,8 @@ _HARMONICS = FEWEST_HARMONICS, 12, 24
 _MOST_POLISHED = 6000
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
-_WALK, _OU = PLACE["random walk"], PLACE["OU"]
+_WALK = PLACE["random walk"]
+_OU = PLACE["OU"]
 # of what does not change, in units of spread
 _STILL = 1e-4
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from sklode.data.arrays import Array
 from sklode.data.links import Link, link_of
-from sklode.structural.candidates import Candidate
+from sklode.structural.candidates import LEAST_WEIGHT, Candidate
 from sklode.structural.components.space import (
     PLACE,
     Form,
@@ -69,8 +69,6 @@ _MARGIN = 4.0
 _RETURN = 3.0
 # times that a logarithm's slope differs, where it may be
 _BENT = 1.5
-# of a draw that forecasts average over
-_LEAST_WEIGHT = 2e-3
 
 
 class SearchResult(NamedTuple):
@@ -179,7 +177,7 @@ def _averaged(
     weights = np.array([log_weight for log_weight, _, _ in drawn])
     weights = np.exp(weights - weights.max())
     weights /= weights.sum()
-    kept = weights > _LEAST_WEIGHT
+    kept = weights > LEAST_WEIGHT
     weights /= weights[kept].sum()
     return [
         (candidate._replace(weight=weight), effects)

@@ -15,14 +15,13 @@ import math
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.candidates import Candidate
+from sklode.structural.candidates import LEAST_WEIGHT, Candidate
 from sklode.structural.effects.effect import Effect
 from sklode.structural.search.estimate import Estimator, Hypothesis
 
 _MOST_TRIED = 16  # series whose own hyperparameters others may draw
 _MOST_ASKED = 60  # series that tell how often these are drawn
 _FEWEST = 20  # rows of a series that may tell its own
-_LEAST_WEIGHT = 2e-3  # of hyperparameters that are drawn
 _STEPS = 100  # of the estimate of how often each is drawn
 
 
@@ -50,7 +49,7 @@ def mixture(
     gain = log_density(logs[places], weights) - logs[0].sum()
     # those of all may be those of none
     pairs = zip(places, weights.tolist(), strict=True)
-    kept = {k: weight for k, weight in pairs if weight > _LEAST_WEIGHT}
+    kept = {k: weight for k, weight in pairs if weight > LEAST_WEIGHT}
     total = sum(kept.values())
     effects = best.estimate.effects
     found = [
