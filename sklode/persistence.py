@@ -518,6 +518,7 @@ _RECORDS = (
     modulation.Month,
     modulation.NamedDays,
     modulation.Steps,
+    modulation.TradingDays,
     Coupling,
     NextRows,
     SameTime,

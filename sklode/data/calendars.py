@@ -111,10 +111,13 @@ class RowPeriod(NamedTuple):
         several = np.unique(days)
         if len(several) < 2:
             return cls()
-        gap = float(np.median(np.diff(several)))
         if isinstance(like, pd.PeriodIndex):
             # periods say it themselves, see `spans`
-            return cls(weeks=int(gap > 1))
+            one = pd.Period(ordinal=0, freq=like.freq)
+            length = (one.end_time - one.start_time) / pd.Timedelta("1D")
+            months = round(length / _DAYS_OF_MONTH)
+            return cls(weeks=int(length > 1.5 and not months), months=months)
+        gap = float(np.median(np.diff(several)))
         if gap >= 7 and not ((several - several[0]) % 7).any():
             return cls(weeks=round(gap / 7))
         dates = several.astype("datetime64[D]")
@@ -124,6 +127,16 @@ class RowPeriod(NamedTuple):
             if months and (begins == dates + int(is_end)).all():
                 return cls(months=months, is_end=is_end)
         return cls()
+
+    @classmethod
+    def at(cls, ticks: Numbers, like: pd.Index) -> RowPeriod:
+        """Return that of rows at stamps; without dates they stand for none."""
+        return cls.of(_days(_wall(ticks, like)), like) if has_dates(like) else cls()
+
+    @property
+    def has_weekdays(self) -> bool:
+        """Whether rows differ by how many days of the week they have."""
+        return 0 < self.months < 12
 
     @property
     def is_long(self) -> bool:
@@ -144,6 +157,16 @@ class RowPeriod(NamedTuple):
             return [(own - more, own), (own, own + more)]
         month = day.astype("datetime64[M]") + (1 - self.months if self.is_end else 0)
         return [(_days(month), _days(month + self.months) - 1)]
+
+    def weekdays(self, ticks: Numbers, like: pd.Index) -> Array:
+        """Return how many Mondays to Sundays rows have, but for the usual number."""
+        if not self.has_weekdays:
+            return np.zeros((len(ticks), 7))
+        first, last = self.spans(ticks, like)[0]
+        # 1970 began on a Thursday: days that end weeks are those before it
+        ends = np.arange(7) - 3
+        number = (last[:, None] - ends) // 7 - (first[:, None] - 1 - ends) // 7
+        return number - _DAYS_OF_MONTH * self.months / 7
 
 
 def _days(stamps: pd.DatetimeIndex | NDArray[np.datetime64]) -> Numbers:

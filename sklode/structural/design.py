@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.calendars import Calendar, has_dates, share_of_month
+from sklode.data.calendars import Calendar, RowPeriod, has_dates, share_of_month
 from sklode.data.observations import Observations
 from sklode.data.ticks import clock_ahead, place_in, ticks_between
 from sklode.structural.effects.effect import Effect, modulated
@@ -34,6 +34,7 @@ class Design:
     )
     calendar: Calendar | None = None  # named days
     effects: tuple[Effect, ...] = ()  # what columns of X and kinds of days may do
+    period: RowPeriod = RowPeriod()  # which days a row stands for
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `filter.forward` reads beside times, (row, 1 + column)."""
@@ -102,6 +103,7 @@ class Design:
             day_of_week=day_of_week,
             share_of_month=months,
             named=named,
+            weekdays=self.period.weekdays(ticks, like),
         )
 
     def read(self, rows: Observations) -> Read:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.data.calendars import shows_months
+from sklode.data.calendars import RowPeriod, shows_months
 from sklode.data.known import Known
 from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
@@ -159,6 +159,7 @@ def _design_without_effects(observations: Observations, known: Known) -> Design:
         location=location,
         scale=scale,
         calendar=known.calendar,
+        period=RowPeriod.at(observations.ticks, observations.like),
     )
 
 
@@ -219,7 +220,8 @@ class _ColumnSearch:
         has_month = not is_named and shows_months(rows.ticks, rows.bounds, rows.like)
         n_controls, calendar = rows.controls.shape[1], design.calendar
         has_age = grows_old(table)
-        has_calendar = has_month or bool(calendar) or bool(self._edges)
+        has_weekdays = not is_named and design.period.has_weekdays
+        has_calendar = has_month or has_weekdays or bool(calendar) or bool(self._edges)
         if not (n_controls or days or has_calendar or self.delays or has_age):
             return SearchRows(table, None)
         inputs = Inputs(
@@ -230,6 +232,7 @@ class _ColumnSearch:
             n_days=round(days[1] / days[0]) if days else 0,
             rows=np.flatnonzero(~np.isnan(rows.values[:, self.column])),
             has_month=has_month,
+            has_weekdays=has_weekdays,
             n_kinds=len(calendar.names) + 1 if calendar else 0,
             blocks=self.known.blocks,
             edges=self._edges,

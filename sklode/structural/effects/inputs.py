@@ -40,6 +40,7 @@ from sklode.structural.effects.modulation import (
     Month,
     NamedDays,
     Steps,
+    TradingDays,
 )
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
@@ -68,6 +69,7 @@ _MOST_KINDS = 3  # of days, beside the usual one
 # tells little more; of a named day; of what a category's level adds
 _SIZES = 1.0, 0.3, 0.1
 _SIZES_OF_DAYS = 3.0, 1.0, 0.3
+_SIZES_OF_TRADING = 1.0, 0.3, 0.1, 0.03
 _SIZES_OF_LEVELS = 2.0, 0.7, 0.25, 0.08
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 # of a kind: two weeks of it suffice, as the proof by folds decides;
@@ -113,6 +115,7 @@ class Inputs(NamedTuple):
     blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
     edges: tuple[float, ...] = ()
     """Shares of the day at which a channel steps."""
+    has_weekdays: bool = False  # whether rows differ by their days of the week
     delays: tuple[tuple[int, Array], ...] = ()
     """Columns of y among controls that may act late, and after which delays."""
 
@@ -333,6 +336,13 @@ class Inputs(NamedTuple):
                 for size in _SIZES
             ]
             found.append(of_month)
+        if self.has_weekdays:
+            of_trading = [
+                Effect(Constant(), modulation=TradingDays(kinds), size=size)
+                for kinds in (1, 2, 7)
+                for size in _SIZES_OF_TRADING
+            ]
+            found.append(of_trading)
         if self.n_kinds:
             several = [
                 NamedDays(self.n_kinds, sides, begins, window)

@@ -25,6 +25,11 @@ _OWN = 0.3
 # of a period: in it, and in windows before and after
 _N_PLACES = 1 + 2 * len(WINDOWS)
 
+_DAYS_OF_WORK = 5
+# in natural logarithms, of a dozen kinds of days and sizes that months may show
+import os
+_ODDS_OF_TRADING = float(os.environ.get("TD_ODDS", "2.5"))
+
 _EDGE = 5.0  # deviations of two rows' difference that an edge of the day has
 _FEWEST_DAYS = 3  # that show it
 _MOST_EDGES = 8  # more are no steps
@@ -42,6 +47,7 @@ class CalendarFeatures(NamedTuple):
     day_of_week: Array  # (row,)
     share_of_month: Array  # (row,)
     named: Array  # (row, 3) or (row, period, kind), see `Calendar.at`
+    weekdays: Array  # (row, 7), see `RowPeriod.weekdays`
 
     def at(self, rows: Numbers) -> CalendarFeatures:
         """Return those of some rows."""
@@ -217,7 +223,44 @@ class NamedDays:
         return " on holidays"
 
 
-Modulation: TypeAlias = Always | Day | Steps | Month | NamedDays
+@dataclass(frozen=True)
+class TradingDays:
+    """By how many days a month or quarter has, and of which days of the week.
+
+    Bell and Hillmer, "Modeling Time Series with Calendar Variation" (1983), whose
+    contrasts of days these are, though none of them is left out.
+    """
+
+    kinds: int = 1  # days are alike (1), of work and of weekends (2), or of each (7)
+    rank = 4
+    log_odds = _ODDS_OF_TRADING
+    is_shape = False
+
+    @property
+    def n_columns(self) -> int:
+        """Number of its columns: of the number of days, of days of work, of each."""
+        return {1: 1, 2: 2, 7: 9}[self.kinds]
+
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+        """Return each column times numbers of days."""
+        days = features.weekdays
+        length = days.sum(axis=1, keepdims=True)
+        # what a mean day adds has nothing to do with which days they are
+        each = days - length / 7
+        work = each[:, :_DAYS_OF_WORK].sum(axis=1, keepdims=True)
+        found = np.hstack([length, work, _OWN * each])[:, : self.n_columns]
+        return _product(columns, size * found)
+
+    def name(self, cycle: Cycle) -> str:
+        """Return the name of an effect of the calendar alone."""
+        return "number of days" if self.kinds == 1 else "trading days"
+
+    def suffix(self, cycle: Cycle) -> str:
+        """Return what it adds to the name of an effect of a column."""
+        return " by the number of days"
+
+
+Modulation: TypeAlias = Always | Day | Steps | Month | NamedDays | TradingDays
 ALWAYS = Always()
 
 
