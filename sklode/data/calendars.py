@@ -22,6 +22,8 @@ _FEWEST_DAYS = 5  # that show closed nights
 _DAYS_OF_MONTH = 30.44
 WINDOWS = 7, 14, 21
 """Days before and after named ones, in which periods may differ."""
+WINDOWS_OF_DAYS = 1, 3, 7
+"""The same of rows of a day or less, as many."""
 # that are looked up: holidays beyond them are not known
 _YEARS_AHEAD = 30
 
@@ -152,6 +154,8 @@ class RowPeriod(NamedTuple):
         if isinstance(stamps, pd.PeriodIndex):
             return [(_days(stamps.start_time), _days(stamps.end_time))]
         day = _wall(ticks, like).astype("datetime64[D]")
+        if not self.is_long:
+            return [(_days(day), _days(day))]
         if self.weeks:
             own, more = _days(day), 7 * self.weeks - 1
             return [(own - more, own), (own, own + more)]
@@ -231,40 +235,32 @@ class Calendar(NamedTuple):
         )
 
     def at(self, ticks: Numbers, like: pd.Index) -> Array:
-        """Return kinds of each stamp's day, the next and the one before; 0: none.
+        """Return the shares of each row's days that are of each kind, over the largest.
 
-        Where rows stand for periods these are the shares of days of each kind, over the
-        largest, (row, place, kind): of named days, and of those within `WINDOWS` before
-        and after them; of each of `RowPeriod.spans`.
+        (row, place, kind): of named days, and of those in windows before and after
+        them, of each of `RowPeriod.spans`. A row of one day has all of it or nothing.
         """
-        if self.period.is_long:
-            return self._shares(ticks, like)
-        day = _days(_wall(ticks, like))
-        found = np.zeros((len(day), 3))
-        for k, shift in enumerate((0, 1, -1)):
-            shifted = day + shift
-            # the first named day that is not earlier, if any:
-            # after the last one that is compared, and differs
-            place = np.searchsorted(self.days, shifted)
-            place = np.minimum(place, len(self.days) - 1)
-            is_named = self.days[place] == shifted
-            found[is_named, k] = self.kinds[place[is_named]]
-        return found
-
-    def _shares(self, ticks: Numbers, like: pd.Index) -> Array:
-        """Return shares of days that are named, or near named ones."""
         each = [self.days[self.kinds == k + 1] for k in range(len(self.names) + 1)]
+        is_long = self.period.is_long
         places = [(0, 0)]
-        for n in WINDOWS:
+        for n in WINDOWS if is_long else WINDOWS_OF_DAYS:
             places += [(-n, -1), (1, n)]
+        spans = self.period.spans(ticks, like)
+        shape = len(ticks), len(spans) * len(places), len(each)
+        if not is_long:
+            # rows of hours share their days
+            several, of_rows = np.unique(spans[0][0], return_inverse=True)
+            spans = [(several, several)]
         found = [
             _counts(_near(days, *place), first, last) / (last - first + 1)
-            for first, last in self.period.spans(ticks, like)
+            for first, last in spans
             for place in places
             for days in each
         ]
-        shares = np.stack(found, axis=-1) / self.largest
-        return shares.reshape(len(ticks), -1, len(each))
+        shares = np.stack(found, axis=-1)
+        if not is_long:
+            return (shares > 0)[of_rows].reshape(shape)
+        return shares.reshape(shape) / self.largest
 
 
 def _near(days: Numbers, first: int, last: int) -> Numbers:

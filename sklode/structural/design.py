@@ -85,7 +85,7 @@ class Design:
         n = len(ticks)
         day: Array = np.zeros((n, 2))
         months: Array = np.zeros(n)
-        named: Array = np.zeros((n, 3))
+        named: Array = np.zeros((n, 0, 0))
         if self.cycle is not None:
             day = place_in(self.cycle, ticks, like)
         if has_dates(like):
@@ -97,7 +97,7 @@ class Design:
                 # a named day is one more day of the week, numbered after the others
                 one, week = self.cycle
                 number = round(week / one)
-                day_of_week = np.where(named[:, 0] > 0, number, day_of_week)
+                day_of_week = np.where(named[:, 0].any(axis=1), number, day_of_week)
         return CalendarFeatures(
             share_of_day=share_of_day,
             day_of_week=day_of_week,

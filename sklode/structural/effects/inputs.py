@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.calendars import WINDOWS
 from sklode.structural.effects.basis import (
     Basis,
     Constant,
@@ -348,7 +349,7 @@ class Inputs(NamedTuple):
                 NamedDays(self.n_kinds, sides, begins, window)
                 for begins in (False, True)[: 1 + self.features.may_begin]
                 for sides in (False, True)
-                for window in range(self.features.n_windows if sides else 1)
+                for window in range(len(WINDOWS) if sides else 1)
             ]
             of_days = [
                 Effect(Constant(), modulation=days, size=size)

@@ -46,23 +46,12 @@ class CalendarFeatures(NamedTuple):
     share_of_day: Array  # (row,), that has passed
     day_of_week: Array  # (row,)
     share_of_month: Array  # (row,)
-    named: Array  # (row, 3) or (row, period, kind), see `Calendar.at`
+    named: Array  # (row, place, kind), see `Calendar.at`
     weekdays: Array  # (row, 7), see `RowPeriod.weekdays`
 
     def at(self, rows: Numbers) -> CalendarFeatures:
         """Return those of some rows."""
         return CalendarFeatures(*(column[rows] for column in self))
-
-    def shares(self, kinds: int) -> Array:
-        """Return which share of days is of each kind, (row, day or period, kind)."""
-        if self.named.ndim > 2:
-            return self.named
-        return (self.named[..., None] == np.arange(1, kinds + 1)).astype(np.float64)
-
-    @property
-    def n_windows(self) -> int:
-        """Number of windows of days beside named ones."""
-        return len(WINDOWS) if self.named.ndim > 2 else 1
 
     @property
     def may_begin(self) -> bool:
@@ -192,7 +181,7 @@ class NamedDays:
     kinds: int  # each of which adds to what all have in common
     sides: bool = False  # whether the days before and after named ones differ too
     begins: bool = False  # whether a week's stamp begins it; or ends it
-    window: int = 0  # number of that which counts as beside them, of periods
+    window: int = 0  # number of that which counts as beside them
     rank = 0
     log_odds = 0.0
     is_shape = False
@@ -204,12 +193,12 @@ class NamedDays:
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one of all named days, and one of each kind."""
-        shares, found = features.shares(self.kinds), []
+        found = []
         first = _N_PLACES if self.begins else 0
         beside = first + 2 * self.window
         places = [first, beside + 1, beside + 2] if self.sides else [first]
         for place in places:
-            share = shares[:, place]
+            share = features.named[:, place]
             found += [share.sum(axis=1, keepdims=True), _OWN * share]
         return _product(columns, size * np.hstack(found))
 
