@@ -20,6 +20,7 @@ _FEWEST_MONTHS = 3
 _MOST_GAP = 4 * DAY
 _FEWEST_DAYS = 5  # that show closed nights
 _DAYS_OF_MONTH = 30.44
+_MOST_OFF = 3  # days of stamps of months from their first or last day
 WINDOWS = 7, 14, 21
 """Days before and after named ones, in which periods may differ."""
 WINDOWS_OF_DAYS = 1, 3, 7
@@ -119,15 +120,20 @@ class RowPeriod(NamedTuple):
             length = (one.end_time - one.start_time) / pd.Timedelta("1D")
             months = round(length / _DAYS_OF_MONTH)
             return cls(weeks=int(length > 1.5 and not months), months=months)
-        gap = float(np.median(np.diff(several)))
-        if gap >= 7 and not ((several - several[0]) % 7).any():
+        gaps = np.diff(several)
+        gap = float(np.median(gaps))
+        # the day of the week may have changed
+        if gap >= 7 and (gaps % 7 == 0).mean() > 0.5:
             return cls(weeks=round(gap / 7))
         dates = several.astype("datetime64[D]")
+        month = dates.astype("datetime64[M]")
+        since_first = _days(dates) - _days(month)
+        to_last = _days(month + 1) - 1 - _days(dates)
         months = round(gap / _DAYS_OF_MONTH)
-        for is_end in (False, True):
-            begins = (dates + int(is_end)).astype("datetime64[M]")
-            if months and (begins == dates + int(is_end)).all():
-                return cls(months=months, is_end=is_end)
+        for is_end, distance in enumerate((since_first, to_last)):
+            # the first or last day of work may be a later or earlier one
+            if months and distance.max() <= _MOST_OFF:
+                return cls(months=months, is_end=bool(is_end))
         return cls()
 
     @classmethod
@@ -233,6 +239,12 @@ class Calendar(NamedTuple):
             period=period,
             largest=largest or 1.0,  # none is named
         )
+
+    def leaves_weeks_open(self, ticks: Numbers, like: pd.Index) -> bool:
+        """Return whether rows are alike if weeks end on their stamps or begin there."""
+        spans = self.period.spans(ticks, like)
+        counts = [_counts(self.days, *span) for span in spans]
+        return len(spans) > 1 and bool((counts[0] == counts[1]).all())
 
     def at(self, ticks: Numbers, like: pd.Index) -> Array:
         """Return the shares of each row's days that are of each kind, over the largest.

@@ -24,7 +24,7 @@ from sklode.structural.components.space import PLACE
 from sklode.structural.effects.basis import Constant, Levels, OfColumn
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.lags import Age, Delay
-from sklode.structural.effects.modulation import ALWAYS
+from sklode.structural.effects.modulation import ALWAYS, NamedDays
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.predictive.steps import Adjustment, Prediction
@@ -75,6 +75,17 @@ class StructuralAnswers:
         self._history = history
         self._seed = seed
         self._adjust, self._unknown = adjust, unknown
+
+    @property
+    def leaves_weeks_open(self) -> bool:
+        """Whether nothing tells where the weeks begin that holidays are named for."""
+        design, rows = self.model.design, self._history.rows
+        if design.calendar is None or not design.calendar.period.weeks:
+            return False
+        if isinstance(rows.like, pd.PeriodIndex):
+            return False
+        is_found = any(isinstance(e.modulation, NamedDays) for e in design.effects)
+        return not is_found or design.calendar.leaves_weeks_open(rows.ticks, rows.like)
 
     def means(self, asked: QueryRows) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""

@@ -189,14 +189,15 @@ class NamedDays:
     @property
     def n_columns(self) -> int:
         """Number of its columns."""
-        return (1 + self.kinds) * (3 if self.sides else 1)
+        return (1 + self.kinds) * (1 + 2 * (1 + self.window) * self.sides)
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one of all named days, and one of each kind."""
         found = []
         first = _N_PLACES if self.begins else 0
-        beside = first + 2 * self.window
-        places = [first, beside + 1, beside + 2] if self.sides else [first]
+        # the nearest days are in all windows
+        n_beside = 2 * (1 + self.window) if self.sides else 0
+        places = range(first, first + 1 + n_beside)
         for place in places:
             share = features.named[:, place]
             found += [share.sum(axis=1, keepdims=True), _OWN * share]

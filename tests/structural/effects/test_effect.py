@@ -68,7 +68,8 @@ def found_effects(forecaster: Any) -> list[str]:
 def features(n: int, **known: Any) -> CalendarFeatures:
     """Return those of rows: at the beginning of day, week and month, but for some."""
     each = dict.fromkeys(("share_of_day", "day_of_week", "share_of_month"), np.zeros(n))
-    return CalendarFeatures(**{**each, "named": np.zeros((n, 3)), **known})
+    more = {"named": np.zeros((n, 0, 0)), "weekdays": np.zeros((n, 7))}
+    return CalendarFeatures(**{**each, **more, **known})
 
 
 # Columns
@@ -149,8 +150,10 @@ def test_an_effect_is_a_basis_times_a_modulation() -> None:
 
 
 def test_named_days_have_something_in_common_and_something_of_each_kind() -> None:
-    known = features(3, named=np.array([[2.0, 0, 0], [0, 2, 0], [0, 0, 1]]))
-    one = np.ones((3, 1))
+    # of the second kind, the day before one, and three days after one of the first
+    named = np.zeros((3, 7, 2))
+    named[0, 0, 1] = named[1, [1, 3, 5], 1] = named[2, [4, 6], 0] = 1
+    known, one = features(3, named=named), np.ones((3, 1))
     effect = Effect(Constant(), modulation=NamedDays(2), size=2.0)
     found = effect.modulated(one, known)
     np.testing.assert_allclose(found, np.array([[2.0, 0, 0.6], [0, 0, 0], [0, 0, 0]]))
@@ -158,7 +161,13 @@ def test_named_days_have_something_in_common_and_something_of_each_kind() -> Non
     found = sides.modulated(one, known)
     assert found.shape == (3, sides.n_columns) == (3, 9)
     np.testing.assert_allclose(found[1], [0, 0, 0, 1, 0, 0.3, 0, 0, 0])
-    np.testing.assert_allclose(found[2], [0, 0, 0, 0, 0, 0, 1, 0.3, 0])
+    assert not found[2].any()
+    # days near are in wider windows too
+    wider = Effect(Constant(), modulation=NamedDays(2, sides=True, window=1))
+    found = wider.modulated(one, known)
+    assert found.shape == (3, wider.n_columns) == (3, 15)
+    np.testing.assert_allclose(found[1, [3, 9]], 1)
+    np.testing.assert_allclose(found[2, 12:], [1, 0.3, 0])
 
 
 NAMES = ["u", "kind = a", "kind = b"]
