@@ -181,10 +181,14 @@ class NamedDays:
     kinds: int  # each of which adds to what all have in common
     sides: bool = False  # whether the days before and after named ones differ too
     begins: bool = False  # whether a week's stamp begins it; or ends it
-    window: int = 0  # number of that which counts as beside them
+    window: int = 0  # number of the widest that counts as beside them
     rank = 0
     log_odds = 0.0
-    is_shape = False
+
+    @property
+    def is_shape(self) -> bool:
+        """Whether it is of wide windows, that most days may be in by chance."""
+        return self.window > 0
 
     @property
     def n_columns(self) -> int:

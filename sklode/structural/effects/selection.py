@@ -178,11 +178,13 @@ class EffectJudge:
         gains: Array = (found * slope).sum((1, 2))
         return gains
 
-    def _proves(self, effect: Effect, others: list[Effect]) -> bool:
-        """Return whether more than one fold tells of an effect beside others."""
+    def _proves(
+        self, effect: Effect, plain: list[Effect], others: list[Effect]
+    ) -> bool:
+        """Return whether more than one fold tells of an effect, not a plain one."""
         gains = self._held_out([effect, *others])
-        if others:
-            gains = gains - self._held_out(others)
+        if without := [*plain, *others]:
+            gains = gains - self._held_out(without)
         least = _PROVED if len(gains) > 3 else _PROVED_BY_FEW
         # gains of chance, of mean zero, have a sum whose variance is the
         # sum of their squares
@@ -325,20 +327,29 @@ class EffectJudge:
                     held[k] = self._shared_best(best, others)
             if held == before:
                 break
-        return self._proved(held, order)
+        return self._proved(held, order, places)
 
-    def _proved(self, held: _Held, order: list[int]) -> _Held:
+    def _proved(
+        self, held: _Held, order: list[int], places: list[list[Effect]]
+    ) -> _Held:
         """Return effects but those of many columns that folds do not prove.
 
-        The last in order, which gain least alone, are doubted first.
+        The last in order, which gain least alone, are doubted first; in their place is
+        the best that needs no proof, if any.
         """
         proved = dict(held)
         for k in reversed(order):
             effect = proved.get(k)
             if effect is None or not effect.must_be_proved:
                 continue
-            if not self._proves(effect, _without(proved, k)):
-                del proved[k]
+            others = _without(proved, k)
+            plain = [one for one in places[k] if not one.must_be_proved]
+            _, best = self.best(plain, others)
+            if self._proves(effect, [best] if best else [], others):
+                continue
+            del proved[k]
+            if best is not None:
+                proved[k] = self._shared_best(best, others)
         return proved
 
 
