@@ -1,4 +1,4 @@
-"""Days that have names, and where in its month a stamp lies, by the wall clock."""
+"""Days that have names, and which days and months rows lie in, by the wall clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.arrays import Array, Frame, Numbers
+from sklode.data.arrays import Array, Flags, Frame, Numbers
 from sklode.data.ticks import DAY, stamps_of
 
 # what a month does shows in more months than this,
@@ -179,6 +179,9 @@ class RowPeriod(NamedTuple):
         return number - _DAYS_OF_MONTH * self.months / 7
 
 
+OWN_DAY = RowPeriod()
+
+
 def _days(stamps: pd.DatetimeIndex | NDArray[np.datetime64]) -> Numbers:
     """Return days since 1970."""
     return np.asarray(stamps, "datetime64[D]").astype(np.int64)
@@ -192,7 +195,7 @@ class Calendar(NamedTuple):
     # share the last number
     kinds: Numbers
     names: list[str]  # of kinds that were seen in the past
-    period: RowPeriod = RowPeriod()  # which days a row stands for
+    period: RowPeriod = OWN_DAY  # which days a row stands for
     largest: float = 1.0  # share of named days in a row of the past
 
     @classmethod
@@ -246,7 +249,7 @@ class Calendar(NamedTuple):
         counts = [_counts(self.days, *span) for span in spans]
         return len(spans) > 1 and bool((counts[0] == counts[1]).all())
 
-    def at(self, ticks: Numbers, like: pd.Index) -> Array:
+    def at(self, ticks: Numbers, like: pd.Index) -> Array | Flags:
         """Return the shares of each row's days that are of each kind, over the largest.
 
         (row, place, kind): of named days, and of those in windows before and after
@@ -271,8 +274,10 @@ class Calendar(NamedTuple):
         ]
         shares = np.stack(found, axis=-1)
         if not is_long:
-            return (shares > 0)[of_rows].reshape(shape)
-        return shares.reshape(shape) / self.largest
+            is_near: Flags = (shares > 0)[of_rows].reshape(shape)
+            return is_near
+        of_largest: Array = shares.reshape(shape) / self.largest
+        return of_largest
 
 
 def _near(days: Numbers, first: int, last: int) -> Numbers:

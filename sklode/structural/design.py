@@ -11,7 +11,13 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.calendars import Calendar, RowPeriod, has_dates, share_of_month
+from sklode.data.calendars import (
+    OWN_DAY,
+    Calendar,
+    RowPeriod,
+    has_dates,
+    share_of_month,
+)
 from sklode.data.observations import Observations
 from sklode.data.ticks import clock_ahead, place_in, ticks_between
 from sklode.structural.effects.effect import Effect, modulated
@@ -34,7 +40,7 @@ class Design:
     )
     calendar: Calendar | None = None  # named days
     effects: tuple[Effect, ...] = ()  # what columns of X and kinds of days may do
-    period: RowPeriod = RowPeriod()  # which days a row stands for
+    period: RowPeriod = OWN_DAY  # which days a row stands for
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `filter.forward` reads beside times, (row, 1 + column)."""
@@ -81,11 +87,11 @@ class Design:
         return self.inputs_at(ticks, known.like, found)
 
     def features(self, ticks: Numbers, like: pd.Index) -> CalendarFeatures:
-        """Return where in day, week and month stamps lie, and named days."""
+        """Return where in day, week and month stamps lie, and which days are near."""
         n = len(ticks)
         day: Array = np.zeros((n, 2))
         months: Array = np.zeros(n)
-        named: Array = np.zeros((n, 0, 0))
+        named: Array | Flags = np.zeros((n, 0, 0))
         if self.cycle is not None:
             day = place_in(self.cycle, ticks, like)
         if has_dates(like):

@@ -5,6 +5,7 @@ Tested in tests/structural/test_decisions.py and test_more.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,8 +25,8 @@ from sklode.structural.coupling.delays import MOST_COLUMNS, likely_delays
 from sklode.structural.design import Design
 from sklode.structural.effects.effect import Effect, places
 from sklode.structural.effects.inputs import ColumnUnits, Inputs, grows_old
-from sklode.structural.effects.modulation import edges_of
-from sklode.structural.effects.selection import random_coefficients
+from sklode.structural.effects.modulation import MOST_EDGES, edges_of
+from sklode.structural.effects.selection import MOST_ASKED, random_coefficients
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import ColumnModel, StructuralModel
 from sklode.structural.predictive.limits import LargestMoves
@@ -48,6 +49,7 @@ from sklode.structural.search.rows import SearchRows
 
 # of a day, where its observations are more than a search reads: a quarter of an hour
 _MEANS = 96
+_SEEN = 0.1  # of a panel's series, that show an edge of the day
 
 
 def fit_model(
@@ -242,17 +244,26 @@ class _ColumnSearch:
 
     @cached_property
     def _edges(self) -> tuple[float, ...]:
-        """Return the shares of the day at which a lone series steps."""
+        """Return the shares of the day at which series step, if most of them do."""
         rows, design = _alone(self.observations, self.column), self.design
-        if design.cycle is None or len(rows.keys) > 1:
+        if design.cycle is None:
             return ()
-        gap = time_unit(rows)
-        return edges_of(
-            design.features(rows.ticks, rows.like).share_of_day,
-            times=rows.ticks / gap,
-            values=rows.values[:, self.column],
-            day=design.cycle[0] / gap,
-        )
+        gap, n = time_unit(rows), len(rows.keys)
+        share_of_day = design.features(rows.ticks, rows.like).share_of_day
+        asked = np.unique(np.linspace(0, n - 1, MOST_ASKED).round().astype(int))
+        each = [
+            edges_of(
+                share_of_day[own],
+                times=rows.ticks[own] / gap,
+                values=rows.values[own, self.column],
+                day=design.cycle[0] / gap,
+            )
+            for own in map(slice, rows.bounds[asked], rows.bounds[asked + 1])
+        ]
+        counts = Counter(edge for own in each for edge in own)
+        several = sorted(edge for edge, k in counts.items() if k >= _SEEN * len(each))
+        has_some = sum(map(bool, each)) > len(each) / 2
+        return tuple(several) if has_some and len(several) <= MOST_EDGES else ()
 
 
 def _usual_span(table: ChannelRows, longest: float) -> float:

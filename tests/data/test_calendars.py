@@ -91,7 +91,9 @@ def rising(seed: int) -> tuple[pd.Series, pd.Series]:
     days = pd.date_range("2021-01-01", periods=1100)
     dates = [f"{y}-{m}" for y in range(2021, 2024) for m in ("03-12", "08-19", "12-25")]
     feasts = pd.Series(["spring", "summer", "end"] * 3, pd.to_datetime(dates))
-    ahead = (feasts.index.to_numpy()[:, None] - days.to_numpy()) / np.timedelta64(1, "D")
+    ahead = (feasts.index.to_numpy()[:, None] - days.to_numpy()) / np.timedelta64(
+        1, "D"
+    )
     rise = (3 * (8 - ahead) * ((ahead > 0) & (ahead <= 7)) - 20 * (ahead == 0)).sum(0)
     week = np.array([0, 1, 2, 2, 4, 8, 5])[days.dayofweek]
     return pd.Series(60 + week + rise + 2 * rng.normal(size=1100), days), feasts
@@ -473,3 +475,81 @@ def test_weeks_that_may_begin_or_end_on_their_stamps_are_said_once(case: str) ->
         warnings.simplefilter("error")
         told = structural(holidays=event).fit(periods)
     assert "a PeriodIndex tells" not in repr(told.summary(origins=0))
+
+
+def monthly(seed: int, freq: str = "MS", n: int = 140, shut: float = 0.3) -> pd.Series:
+    """Return totals of days that sell more on Saturdays, and on Sundays less."""
+    rng = np.random.default_rng(seed)
+    days = pd.date_range("2005-01-01", "2040-01-01")
+    week = np.array([1, 1, 1, 1.05, 1.2, 1.5, shut])[days.dayofweek]
+    year = 1 + 0.2 * np.sin(2 * np.pi * days.dayofyear / 365.25)
+    totals = pd.Series(week * year, days).resample(freq).sum()[:n]
+    wanders = np.cumsum(0.001 * rng.normal(size=n)) + 0.003 * rng.normal(size=n)
+    return totals * np.exp(0.003 * np.arange(n) + wanders)
+
+
+def are_trading_days(forecaster: Any) -> bool:
+    return "trading days" in forecaster.components_.index.get_level_values("part")
+
+
+@pytest.mark.parametrize("freq", ["MS", "ME", "BME"])
+def test_totals_of_months_have_trading_days(freq: str) -> None:
+    y = monthly(0, "MS")
+    if freq != "MS":
+        y = y.set_axis(pd.date_range(y.index[0], periods=len(y), freq=freq))
+    forecaster = structural().fit(y[:-12])
+    assert are_trading_days(forecaster)
+    error = (forecaster.predict(fh=y.index[-12:]) / y[-12:] - 1).abs().mean()
+    plain = structural(seasons=["365.2425D"]).fit(y[:-12])
+    assert not are_trading_days(plain)
+    untold = (plain.predict(fh=y.index[-12:]) / y[-12:] - 1).abs().mean()
+    assert error < 0.006 < 0.009 < untold
+
+
+@pytest.mark.parametrize("freq", ["MS", "W-SUN", "YS", "D"])
+def test_noise_has_no_trading_days(freq: str) -> None:
+    for seed in range(3):
+        index = pd.date_range("2001-01-01", periods=90, freq=freq)
+        y = pd.Series(np.random.default_rng(seed).standard_normal(90), index)
+        assert not are_trading_days(structural().fit(y))
+
+
+def test_series_of_a_panel_share_trading_days_and_are_saved(tmp_path: Path) -> None:
+    # of 40 months each
+    each = {str(k): monthly(k, n=52) for k in range(5)}
+    y = pd.concat(each, names=["key", "when"]).to_frame("y")
+    past = y.index.get_level_values(1) < each["0"].index[40]
+    forecaster = structural().fit(y[past])
+    assert are_trading_days(forecaster)
+    found = forecaster.predict_at(y[~past].index)
+    forecaster.save_weights(tmp_path / "saved")
+    loaded = StructuralForecaster.load_weights(tmp_path / "saved")
+    pd.testing.assert_frame_equal(loaded.predict_at(y[~past].index), found)
+
+
+SPARSE = {
+    "no day in most periods": {"2019-05-14": "feast", "2020-06-02": "feast"},
+    "no day in any": {"1999-05-14": "feast"},
+    "days ahead alone": {"2041-05-14": "feast"},
+}
+PERIODS = {
+    "weeks whose day changes": WEEKS[:80].append(WEEKS[80:120] + pd.Timedelta("2D")),
+    "quarters": pd.date_range("2001-01-01", periods=90, freq="QS"),
+    "quarters, as periods": pd.period_range("2001Q1", periods=90, freq="Q"),
+    "months with gaps": pd.date_range("2012-01-01", periods=120, freq="MS").delete(
+        [3, 9, 10, 40, 77, 78, 79]
+    ),
+    "uneven days of months": pd.date_range("2012-01-01", periods=120, freq="MS")
+    + pd.to_timedelta(np.random.default_rng(0).integers(0, 25, 120), "D"),
+}
+
+
+@pytest.mark.parametrize("days", SPARSE)
+@pytest.mark.parametrize("kind", PERIODS)
+@pytest.mark.filterwarnings("ignore:holidays of weeks should tell")
+def test_few_named_days_move_no_forecast_of_periods_far(kind: str, days: str) -> None:
+    index = PERIODS[kind]
+    y = pd.Series(50 + np.random.default_rng(1).standard_normal(len(index)), index)
+    table = {pd.Timestamp(day): name for day, name in SPARSE[days].items()}
+    told = structural(holidays=table).fit(y[:-5]).predict(fh=index[-5:])
+    np.testing.assert_allclose(told, 50, atol=1.5)

@@ -100,3 +100,22 @@ def test_a_series_may_lack_a_column(has_X: bool) -> None:
     found = forecaster.predict_at(rows, X=X)
     assert found["sold"].between(18, 22).all()
     assert found["back"].between(3, 7).all()
+
+
+@pytest.mark.parametrize("differ", [0, 1])
+def test_series_that_are_on_and_off_by_the_clock_share_steps_of_the_day(
+    differ: int,
+) -> None:
+    rng, series = np.random.default_rng(0), {}
+    stamps = pd.date_range("2026-01-05", periods=96 * 6, freq="15min")
+    for k in range(4):
+        # every second one may begin an hour later
+        is_on = (stamps.hour >= 9 + differ * (k % 2)) & (stamps.hour < 18)
+        noise = rng.standard_normal(len(stamps))
+        series[f"s{k}"] = pd.Series(20 + (40 + 10 * k) * is_on + noise, stamps)
+    y = pd.concat(series, names=["key", "when"]).to_frame("y")
+    past = y.index.get_level_values(1) < stamps[96 * 5]
+    forecaster = StructuralForecaster().fit(y[past])
+    errors = forecaster.predict_at(y[~past].index) - y[~past]
+    # noise of deviation one is 0.8 off on average
+    assert errors["y"].abs().mean() < 1.0

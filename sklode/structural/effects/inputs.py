@@ -67,7 +67,8 @@ _HARMONICS = 12, 48
 _FEW_HARMONICS = 3  # of the day, along which a curve changes
 _MOST_KINDS = 3  # of days, beside the usual one
 # standard deviations, in spreads, of a day's shape: a factor of three
-# tells little more; of a named day; of what a category's level adds
+# tells little more; of a named day; of a month's day more or less;
+# of what a category's level adds
 _SIZES = 1.0, 0.3, 0.1
 _SIZES_OF_DAYS = 3.0, 1.0, 0.3
 _SIZES_OF_TRADING = 1.0, 0.3, 0.1, 0.03
@@ -323,7 +324,7 @@ class Inputs(NamedTuple):
         return bases_of(column, values, n_knots)
 
     def _of_calendar(self) -> list[list[Effect]]:
-        """Return the forms of the month's and of named days' effects."""
+        """Return the forms of steps, of months, of their days and of named days."""
         found = []
         if self.edges:
             steps = Steps(self.edges)
@@ -339,8 +340,8 @@ class Inputs(NamedTuple):
             found.append(of_month)
         if self.has_weekdays:
             of_trading = [
-                Effect(Constant(), modulation=TradingDays(kinds), size=size)
-                for kinds in (1, 2, 7)
+                Effect(Constant(), modulation=TradingDays(by_day), size=size)
+                for by_day in (False, True)
                 for size in _SIZES_OF_TRADING
             ]
             found.append(of_trading)
@@ -405,7 +406,7 @@ class Inputs(NamedTuple):
             begins = self._begins()
             n_days = self.n_days
             parts = [_weeks(first, end, begins, n_days) for first, end in pairs]
-        elif self.has_month or self.n_kinds or self.delays:
+        elif self.has_month or self.has_weekdays or self.n_kinds or self.delays:
             # equal ones; a short series has
             # fewer, as some begin at one row
             starts = [

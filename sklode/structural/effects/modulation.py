@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.calendars import WINDOWS
 from sklode.structural.scaling import usual_deviation
 
@@ -25,14 +25,13 @@ _OWN = 0.3
 # of a period: in it, and in windows before and after
 _N_PLACES = 1 + 2 * len(WINDOWS)
 
-_DAYS_OF_WORK = 5
-# in natural logarithms, of a dozen kinds of days and sizes that months may show
-import os
-_ODDS_OF_TRADING = float(os.environ.get("TD_ODDS", "2.5"))
+_DAYS_OF_WORK = 5  # of a week, from Monday on
+# in natural logarithms, of some ten options of trading days
+_ODDS_OF_TRADING = 2.5
 
 _EDGE = 5.0  # deviations of two rows' difference that an edge of the day has
 _FEWEST_DAYS = 3  # that show it
-_MOST_EDGES = 8  # more are no steps
+MOST_EDGES = 8  # more are no steps
 _RAMP = 2.5  # usual gaps, within which three edges are one rise or fall
 _NEXT = 1.5  # usual gaps, up to which two rows are next to each other
 
@@ -46,12 +45,12 @@ class CalendarFeatures(NamedTuple):
     share_of_day: Array  # (row,), that has passed
     day_of_week: Array  # (row,)
     share_of_month: Array  # (row,)
-    named: Array  # (row, place, kind), see `Calendar.at`
+    named: Array | Flags  # (row, place, kind), see `Calendar.at`
     weekdays: Array  # (row, 7), see `RowPeriod.weekdays`
 
     def at(self, rows: Numbers) -> CalendarFeatures:
         """Return those of some rows."""
-        return CalendarFeatures(*(column[rows] for column in self))
+        return CalendarFeatures._make(column[rows] for column in self)
 
     @property
     def may_begin(self) -> bool:
@@ -221,37 +220,38 @@ class NamedDays:
 class TradingDays:
     """By how many days a month or quarter has, and of which days of the week.
 
-    Bell and Hillmer, "Modeling Time Series with Calendar Variation" (1983), whose
-    contrasts of days these are, though none of them is left out.
+    Bell and Hillmer, "Modeling Time Series with Calendar Variation" (1983). What they
+    leave out of seven days, as it follows from the others, a prior makes needless.
     """
 
-    kinds: int = 1  # days are alike (1), of work and of weekends (2), or of each (7)
+    by_day: bool = False  # whether days of the week differ, or those of work alone
     rank = 4
     log_odds = _ODDS_OF_TRADING
-    is_shape = False
+    is_shape = True
 
     @property
     def n_columns(self) -> int:
-        """Number of its columns: of the number of days, of days of work, of each."""
-        return {1: 1, 2: 2, 7: 9}[self.kinds]
+        """Number of its columns: of all days, of days of work, of each of a week."""
+        return 2 + 7 * self.by_day
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times numbers of days."""
-        days = features.weekdays
-        length = days.sum(axis=1, keepdims=True)
-        # what a mean day adds has nothing to do with which days they are
-        each = days - length / 7
+        length = features.weekdays.sum(axis=1, keepdims=True)
+        # which days they are, were there as many as usual
+        each = features.weekdays - length / 7
         work = each[:, :_DAYS_OF_WORK].sum(axis=1, keepdims=True)
-        found = np.hstack([length, work, _OWN * each])[:, : self.n_columns]
-        return _product(columns, size * found)
+        found = [length, work]
+        if self.by_day:
+            found.append(_OWN * each)
+        return _product(columns, size * np.hstack(found))
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
-        return "number of days" if self.kinds == 1 else "trading days"
+        return "trading days"
 
     def suffix(self, cycle: Cycle) -> str:
         """Return what it adds to the name of an effect of a column."""
-        return " by the number of days"
+        return " by trading days"
 
 
 Modulation: TypeAlias = Always | Day | Steps | Month | NamedDays | TradingDays
@@ -277,7 +277,7 @@ def edges_of(
     found = np.sort(by_stamp.index[is_edge].to_numpy())
     # one row may lie amid a step, as a mean of both sides; more of them are a ramp
     is_ramp = bool((found[2:] - found[:-2] < _RAMP).any())
-    if is_ramp or not 2 <= len(found) <= _MOST_EDGES:
+    if is_ramp or not 2 <= len(found) <= MOST_EDGES:
         return ()
     # between two rows
     return tuple(((found - 0.5) / day).tolist())

@@ -30,7 +30,7 @@ _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
 _NEAR_SIZES = 0.25, 0.5, 2.0, 4.0, 8.0  # of coefficients that series share
 _PASSES = 3  # that find what is no outlier, given effects
-_MOST_ASKED = 60  # series of a panel, which effects there are
+MOST_ASKED = 60  # series of a panel, which effects there are
 # An effect is proved where what folds gain is in sum so many times the
 # root of the sum of their squares. Of n equal gains that is the root of n:
 # three of many folds must gain alike. Of two folds the lesser must
@@ -98,7 +98,7 @@ class EffectJudge:
         self._y = self._surprise(table.values[:, None])
         # of many series some are asked which effects there are
         n = len(table.lengths)
-        self._asked = np.unique(np.linspace(0, n - 1, _MOST_ASKED).round().astype(int))
+        self._asked = np.unique(np.linspace(0, n - 1, MOST_ASKED).round().astype(int))
         self._columns: dict[Effect, list[Array]] = {}
         self._products: dict[tuple[Effect, Effect | None], Array] = {}
         self._sums: dict[tuple[Effect, Effect | None], Array] = {}

@@ -27,6 +27,7 @@ from sklode.structural.effects.modulation import (
     Month,
     NamedDays,
     Steps,
+    TradingDays,
     edges_of,
 )
 from sklode.structural.effects.selection import EffectJudge, centred
@@ -170,6 +171,20 @@ def test_named_days_have_something_in_common_and_something_of_each_kind() -> Non
     np.testing.assert_allclose(found[2, 12:], [1, 0.3, 0])
 
 
+def test_trading_days_are_the_number_of_days_and_which_they_are() -> None:
+    # a month of 31 days with five Mondays to Wednesdays, less the usual number
+    days = np.array([[5.0, 5, 5, 4, 4, 4, 4]]) - 30.44 / 7
+    known, one = features(1, weekdays=days), np.ones((1, 1))
+    found = Effect(Constant(), modulation=TradingDays(), size=2.0).modulated(one, known)
+    np.testing.assert_allclose(found, [[2 * 0.56, 2 * (23 - 5 * 31 / 7)]])
+    by_day = Effect(Constant(), modulation=TradingDays(by_day=True))
+    found = by_day.modulated(one, known)
+    assert found.shape == (1, by_day.n_columns) == (1, 9)
+    assert by_day.must_be_proved
+    expected = 0.3 * (np.array([5, 5, 5, 4, 4, 4, 4]) - 31 / 7)
+    np.testing.assert_allclose(found[0, 2:], expected)
+
+
 NAMES = ["u", "kind = a", "kind = b"]
 CYCLE = "day", ["Mon", "Tue"]
 CALLED = {
@@ -180,6 +195,7 @@ CALLED = {
     "month": Effect(Constant(), modulation=Month(4)),
     "day, in steps": Effect(Constant(), modulation=Steps((0.4, 0.7))),
     "holidays": Effect(Constant(), modulation=NamedDays(3)),
+    "trading days": Effect(Constant(), modulation=TradingDays()),
     "day of Mon, Tue": Effect(Constant(), modulation=Day((0, 1), 4, has_mean=True)),
 }
 
