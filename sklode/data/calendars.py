@@ -60,6 +60,15 @@ def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
     return share
 
 
+def share_of_week(ticks: Numbers, like: pd.Index) -> Array:
+    """Return the share of its week, from Monday on, that has passed at each stamp."""
+    # the fifth of January 1970 was a Monday
+    since = _wall(ticks, like) - np.datetime64("1970-01-05", "ns")
+    week = np.timedelta64(7 * DAY, "ns")
+    share: Array = (since % week) / week
+    return share
+
+
 def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:
     """Return when days open and close, if no row lies in the night."""
     if not isinstance(like, pd.DatetimeIndex) or len(ticks) < 3:

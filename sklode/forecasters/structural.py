@@ -96,7 +96,9 @@ class StructuralForecaster(ContinuousForecaster):
         ``logarithm`` is modelled, or another ``link``; ``probability`` of the form;
         ``values``: "counts", "not below zero", "any" or their bounds; ``cross``:
         whether other columns move its forecasts; ``kinds``: how many kinds of series
-        have hyperparameters of their own; the form is that of the heaviest.
+        have hyperparameters of their own; the form is that of the heaviest;
+        ``dispersion``: how many times as wide errors are at the widest hour of day and
+        week as at the narrowest.
 
     Notes
     -----

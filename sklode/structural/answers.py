@@ -175,6 +175,7 @@ class StructuralAnswers:
         )
         several = column.usual
         n_drawn = sum(one.is_drawn for one in several)
+        wideness = self.states.dispersion(place, column.table)
         # a group whose series draw none is one kind
         whole = {one.group for one in several if not one.is_drawn}
         n_kinds = n_drawn + len(whole)
@@ -191,6 +192,7 @@ class StructuralAnswers:
                 "values": self._kind(place),
                 "cross": bool(is_moved),
                 "kinds": n_kinds,
+                "dispersion": wideness.max(initial=1.0) / wideness.min(initial=1.0),
             }
             for part, variance, memory in zip(names, variances, memories, strict=True)
         ]

@@ -17,6 +17,7 @@ from sklode.data.calendars import (
     RowPeriod,
     has_dates,
     share_of_month,
+    share_of_week,
 )
 from sklode.data.observations import Observations
 from sklode.data.ticks import clock_ahead, place_in, ticks_between
@@ -111,6 +112,18 @@ class Design:
             named=named,
             weekdays=self.period.weekdays(ticks, like),
         )
+
+    def clock(self, ticks: Numbers, like: pd.Index) -> tuple[Array, Array]:
+        """Return the shares of day and week, or their likes, that have passed."""
+        share_of_day: Array = np.zeros(len(ticks))
+        share: Array = share_of_day
+        if self.cycle is not None:
+            one, week = self.cycle
+            share_of_day, number = place_in(self.cycle, ticks, like).T
+            share = (number + share_of_day) * one / week
+        if has_dates(like):
+            share = share_of_week(ticks, like)
+        return share_of_day, share
 
     def read(self, rows: Observations) -> Read:
         """Return what effects may read at rows."""

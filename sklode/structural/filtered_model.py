@@ -18,6 +18,7 @@ from sklode.structural.effects.effect import places
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive.closed import closed
+from sklode.structural.predictive.dispersion import Clock, Dispersion
 from sklode.structural.predictive.limits import Limits
 from sklode.structural.predictive.steps import (
     Adjustment,
@@ -241,11 +242,38 @@ class FilteredModel:
         table, cycle = self.columns[channel].table, design.cycle[0] / design.unit
         return found.closed(closed(table, queries, cycle))
 
+    @cached_property
+    def _dispersions(self) -> list[dict[int, Dispersion]]:
+        """How wide errors are by the clock, by column and heaviest candidate."""
+        return [
+            column.dispersions(Clock.of(self._clock_at(column.table)))
+            for column in self.columns
+        ]
+
+    def dispersion(self, channel: int, queries: ChannelRows) -> Array:
+        """Return how much wider errors are than usual, by the clock at rows, (row,)."""
+        column, found = self.columns[channel], np.ones(len(queries.times))
+        shown = self._clock_at(column.table)
+        clock = Clock.of(self._clock_at(queries), shown)
+        for k, mine in column.by_heaviest(queries):
+            # else of series without rows
+            if k in self._dispersions[channel]:
+                found[mine] = self._dispersions[channel][k].at(clock.where(mine))
+        return found
+
+    def _clock_at(self, rows: ChannelRows) -> tuple[Array, Array]:
+        """Return which shares of day and week have passed at rows, (row,) each."""
+        seen, unit = self.observations, self.model.design.unit
+        since = np.round(rows.times * unit).astype(np.int64)
+        ticks = seen.ticks[seen.bounds[rows.series]] + since
+        return self.model.design.clock(ticks, seen.like)
+
     def _factor(
         self, channel: int, queries: ChannelRows, adjustment: Adjustment | None
     ) -> Array:
         """Return how many times as wide answers are as a channel expects."""
         factor = self.columns[channel].inflation(queries)
+        factor *= self.dispersion(channel, queries)
         if adjustment is None:
             return factor
         # a network's are as wide as its own errors were

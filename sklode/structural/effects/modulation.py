@@ -102,7 +102,7 @@ class Day:
             is_own = np.isin(features.day_of_week, self.days)
             columns = columns * is_own[:, None]
         passed = features.share_of_day
-        shape = _shape(passed, self.harmonics, size=size, has_mean=self.has_mean)
+        shape = harmonics_of(passed, self.harmonics, size=size, has_mean=self.has_mean)
         return _product(columns, shape)
 
     def name(self, cycle: Cycle) -> str:
@@ -162,7 +162,7 @@ class Month:
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times each of the shape's."""
         passed = features.share_of_month
-        return _product(columns, _shape(passed, self.harmonics, size=size))
+        return _product(columns, harmonics_of(passed, self.harmonics, size=size))
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
@@ -288,7 +288,9 @@ def _product(columns: Array, shape: Array) -> Array:
     return (columns[:, :, None] * shape[:, None]).reshape(len(shape), -1)
 
 
-def _shape(passed: Array, harmonics: int, size: float, has_mean: bool = False) -> Array:
+def harmonics_of(
+    passed: Array, harmonics: int, size: float, has_mean: bool = False
+) -> Array:
     """Return the harmonics of a share of a day or month, (row, coefficient).
 
     The higher a harmonic, the less it is expected to add: its variance falls as 1 / k,
