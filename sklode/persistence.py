@@ -75,8 +75,8 @@ Make: TypeAlias = Callable[..., object]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
-FORMAT_VERSION = 17  # rises with every change of what a file holds
-_READ = (14, 15, 16, FORMAT_VERSION)  # what the older ones lack has a default
+FORMAT_VERSION = 18  # rises with every change of what a file holds
+_READ = (14, 15, 16, 17, FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -146,6 +146,8 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
             _refuse(what, f"Use {name}.load_weights(path).")
         makers = {name: one.make for name, one in _KINDS.items()}
         if found["format_version"] < FORMAT_VERSION:
+            makers |= _MAKERS_17
+        if found["format_version"] < 17:
             makers |= _MAKERS_16
         if found["format_version"] == 14:
             makers |= _MAKERS_14
@@ -599,7 +601,18 @@ def _random_coefficients_16(
     return RandomCoefficients(how=how, **parts)
 
 
+def _named_days_17(window: int = 0, **parts: Any) -> modulation.NamedDays:
+    """Return named days of a format whose windows before and after were others."""
+    if window:
+        _refuse(
+            "the days around named ones as they were counted before",
+            "Fit anew and save that.",
+        )
+    return modulation.NamedDays(**parts)
+
+
 # What makes the kinds of formats before that had other names or parts.
+_MAKERS_17: dict[str, Make] = {"NamedDays": _named_days_17}
 _MAKERS_16: dict[str, Make] = {
     "LargestMoves": _largest_moves_15,
     "RandomCoefficients": _random_coefficients_16,

@@ -60,13 +60,12 @@ def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
     return share
 
 
-def share_of_week(ticks: Numbers, like: pd.Index) -> Array:
-    """Return the share of its week, from Monday on, that has passed at each stamp."""
-    # the fifth of January 1970 was a Monday
+def weeks_passed(ticks: Numbers, like: pd.Index) -> Array:
+    """Return how many weeks have passed at each stamp, by the wall clock."""
+    # since a Monday, the fifth of January 1970
     since = _wall(ticks, like) - np.datetime64("1970-01-05", "ns")
-    week = np.timedelta64(7 * DAY, "ns")
-    share: Array = (since % week) / week
-    return share
+    weeks: Array = since / np.timedelta64(7 * DAY, "ns")
+    return weeks
 
 
 def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from sklode.data.calendars import (
     RowPeriod,
     has_dates,
     share_of_month,
-    share_of_week,
+    weeks_passed,
 )
 from sklode.data.observations import Observations
 from sklode.data.ticks import clock_ahead, place_in, ticks_between
@@ -114,16 +114,19 @@ class Design:
         )
 
     def clock(self, ticks: Numbers, like: pd.Index) -> tuple[Array, Array]:
-        """Return the shares of day and week, or their likes, that have passed."""
+        """Return the share of the day that has passed, and how many weeks have.
+
+        Or of what stands for them.
+        """
         share_of_day: Array = np.zeros(len(ticks))
-        share: Array = share_of_day
+        weeks: Array = share_of_day
         if self.cycle is not None:
-            one, week = self.cycle
-            share_of_day, number = place_in(self.cycle, ticks, like).T
-            share = (number + share_of_day) * one / week
+            _, week = self.cycle
+            share_of_day, _ = place_in(self.cycle, ticks, like).T
+            weeks = ticks / week
         if has_dates(like):
-            share = share_of_week(ticks, like)
-        return share_of_day, share
+            weeks = weeks_passed(ticks, like)
+        return share_of_day, weeks
 
     def read(self, rows: Observations) -> Read:
         """Return what effects may read at rows."""

@@ -262,7 +262,7 @@ class FilteredModel:
         return found
 
     def _clock_at(self, rows: ChannelRows) -> tuple[Array, Array]:
-        """Return which shares of day and week have passed at rows, (row,) each."""
+        """Return what `Design.clock` says at rows, (row,) each."""
         seen, unit = self.observations, self.model.design.unit
         since = np.round(rows.times * unit).astype(np.int64)
         ticks = seen.ticks[seen.bounds[rows.series]] + since

@@ -39,16 +39,17 @@ class Clock(NamedTuple):
     def of(
         cls, passed: tuple[Array, Array], shown: tuple[Array, Array] | None = None
     ) -> Clock:
-        """Return those of shares of day and week that have passed at rows, (row,) each.
+        """Return those of rows, of ``passed`` shares of days, and weeks, (row,) each.
 
-        There are as many as rows of the shares ``shown`` tell of; None: as these.
+        There are as many as rows that have ``shown`` these tell of; None: as these.
         """
         days, weeks = passed if shown is None else shown
         of_day = min(_n_stamps(days) // 2, _OF_DAY)
-        of_week = 0
-        if len(weeks) > 1 and np.median(np.diff(weeks) % 1) <= _MOST_GAP:
-            of_week = min(_n_stamps(weeks) // 2, _OF_WEEK)
-        pairs = zip(passed, (of_day, of_week), strict=True)
+        gaps, of_week = np.diff(weeks), 0
+        if (gaps > 0).any() and np.median(gaps[gaps > 0]) <= _MOST_GAP:
+            of_week = min(_n_stamps(weeks % 1) // 2, _OF_WEEK)
+        share, several = passed
+        pairs = (share, of_day), (several % 1, of_week)
         shapes = [harmonics_of(share, n, size=1.0) for share, n in pairs if n]
         return cls(np.hstack([*shapes, np.ones((len(passed[0]), 1))]))
 

@@ -112,7 +112,7 @@ def test_equal_noise_is_left_alone(seed: int) -> None:
 
 def shares(n: int) -> tuple[np.ndarray, np.ndarray]:
     hours = np.arange(n)
-    return hours % 24 / 24, hours % 168 / 168
+    return hours % 24 / 24, hours / 168
 
 
 def test_few_harmonics_are_found_and_outliers_hardly_count() -> None:
@@ -130,6 +130,16 @@ def test_few_harmonics_are_found_and_outliers_hardly_count() -> None:
     v[24 * 50 + 12] = 1e6 * THRESHOLD
     absurd = Dispersion.measured(v, F, clock).at(clock)
     np.testing.assert_allclose(absurd, found, rtol=0.1)
+
+
+@pytest.mark.parametrize("freq", ["W", "MS", "QS", "YS"])
+def test_rows_far_apart_tell_of_no_day_or_week(freq: str) -> None:
+    index = pd.date_range("1990-01-31", periods=100, freq=freq)
+    wide = index.dayofweek < 3
+    rng = np.random.default_rng(0)
+    y = pd.Series(20 + np.where(wide, 6.0, 1.0) * rng.normal(size=len(index)), index)
+    forecaster = StructuralForecaster(random_state=0).fit(y)
+    assert (forecaster.components_["dispersion"] == 1).all()
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 24])
