@@ -36,8 +36,6 @@ from sklode.structural.search.groups import weights_of
 
 # how long innovations last that are added up, in usual gaps; the first: the last row
 MEMORIES = 1e-6, 2.0, 10.0
-# of a panel, that tell how wide errors are by the clock
-_MOST_SERIES = 64
 # none are asked for, see `filter.backward.smooth_rows`
 NO_SHOCKS, NO_STATES = np.zeros((0, 0, 2)), np.zeros(0, np.int64)
 
@@ -303,30 +301,12 @@ class FilteredColumn:
 
     def dispersions(self, clock: Clock) -> dict[int, Dispersion]:
         """Return how wide errors are by the ``clock`` at its rows, by candidate."""
-        # of a panel some series tell
-        filled = np.flatnonzero(self.table.lengths)
-        places = np.linspace(0, len(filled) - 1, _MOST_SERIES).round().astype(int)
-        tells = np.isin(self.table.series, filled[np.unique(places)])
-        found = {}
-        for k, mine in self.by_heaviest(self.table):
-            candidate = self.candidates[k]
-            is_own = np.zeros(len(tells), np.bool_)
-            is_own[mine] = True
-            rows = candidate.scaling.rows(self.table.where(is_own & tells))
-            passed = candidate.model.filtered(
-                self.spaces[k],
-                rows,
-                self.spaces[k].whole,
-                states=candidate.first(self.spaces[k], len(rows.lengths)),
+        return {
+            k: Dispersion.measured(
+                self.candidates[k], self.table.where(mine), self.span, clock.where(mine)
             )
-            some = passed.inverse_F > 0
-            # as predicted: without steps of the trend, or what outliers weigh less by
-            F = passed.variance[:, 0] - passed.jumps
-            F += candidate.model.noise + rows.errors**2
-            v = passed.v_F[some] / passed.inverse_F[some]
-            own = clock.where(is_own & tells).where(some)
-            found[k] = Dispersion.measured(v, F[some], own)
-        return found
+            for k, mine in self.by_heaviest(self.table)
+        }
 
     def inflation(self, queries: ChannelRows) -> Array:
         """Return the factor of each row's standard deviation, by the time ahead."""

@@ -10,20 +10,26 @@ Tested in tests/structural/predictive/test_dispersion.py.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.structural.components.noise import LEAST_NOISE
+from sklode.structural.candidates import Candidate
 from sklode.structural.effects.modulation import harmonics_of
 from sklode.structural.filter.system import THRESHOLD
-from sklode.structural.rows import Rows
+from sklode.structural.predictive.scale_by_lead import burnt, errors_ahead, telling
+from sklode.structural.rows import ChannelRows, Rows
 
 # harmonics, of the day and of the week
 _OF_DAY, _OF_WEEK = 4, 2
 # of a week: rows farther apart tell nothing of it
 _MOST_GAP = 0.25
+# that tell, and from how many of these rows on is looked ahead, of all series
+_MOST_ROWS, _ORIGINS = 2016, 400
+# neighbouring rows that err as one
+_ALIKE = 4.0
 # by scoring
 _STEPS = 8
 # of a logarithm, in one step
@@ -64,30 +70,58 @@ class Dispersion(NamedTuple):
     coefficients: Array = np.zeros(0)
 
     @classmethod
-    def measured(cls, v: Array, F: Array, clock: Clock) -> Dispersion:
-        """Measure it by innovations v, of expected variance F, if they tell of it.
+    def measured(
+        cls, candidate: Candidate, table: ChannelRows, span: float, clock: Clock
+    ) -> Dispersion:
+        """Measure it by the errors ahead that a candidate made at rows of series.
 
-        They are in the units of the states.
+        Those of next rows alone would not do: far ahead all hours have the error of
+        the level.
         """
-        X = clock.columns
-        if len(v) <= X.shape[1] or X.shape[1] < 2:
+        series = telling(candidate, table)
+        errors, columns, n_rows = [], [], 0
+        for k in series:
+            own, n = table.alone(k), int(table.lengths[k])
+            first = max(burnt(candidate, n), n - _MOST_ROWS)
+            # spread evenly over the last rows
+            every = math.ceil((n - 1 - first) * len(series) / _ORIGINS)
+            origins = np.arange(first, n - 1, every)
+            found, rows, _ = errors_ahead(candidate.alone(k), own, span, origins)
+            there = np.isfinite(found)
+            errors.append(found[there])
+            columns.append(clock.columns[table.bounds[k] + rows[there]])
+            n_rows += len(np.unique(rows[there]))
+        if not series:
             return cls()
-        # noise that is always there is no error that could be smaller
-        squares = (v**2 + LEAST_NOISE**2) / F
-        found = np.zeros(X.shape[1])
-        information = 2 * X.T @ X + np.eye(len(found))
+        several = np.concatenate(errors)
+        # each row was asked many times, and neighbours err alike
+        worth = n_rows / max(len(several), 1) / _ALIKE
+        return cls.fitted(several, np.concatenate(columns), worth)
+
+    @classmethod
+    def fitted(cls, errors: Array, X: Array, worth: float = 1.0) -> Dispersion:
+        """Fit it to errors, in deviations, if they tell of it.
+
+        ``X`` (error, coefficient) are their `Clock.columns`; each error counts as so
+        many.
+        """
+        if X.shape[1] < 2:
+            return cls()
+        found, squares = np.zeros(X.shape[1]), errors**2
+        information = 2 * worth * X.T @ X + np.eye(len(found))
         for _ in range(_STEPS):
             # the log density -h - e^2 exp(-2 h) / 2 has the slope e^2 exp(-2 h) - 1
             # in h, of variance 2; outliers count as in the filter
             left = np.minimum(squares * np.exp(-2 * X @ found), THRESHOLD**2)
-            step = np.linalg.solve(information, X.T @ (left - 1) - found)
+            score = worth * X.T @ (left - 1) - found
+            step = np.linalg.solve(information, score)
             largest = np.abs(X @ step).max(initial=_MOST_MOVED)
             found += step * (_MOST_MOVED / largest)
         h = X @ found
         # how much is gained over one width at all times; the evidence pays for
         # coefficients by Laplace's approximation of its integral
         level = 0.5 * np.log(np.exp(2 * h).mean())
-        gain = (_loss(squares, level) - _loss(squares, h)).sum()
+        gain = worth * (_loss(squares, level) - _loss(squares, h)).sum()
         _, log_determinant = np.linalg.slogdet(information)
         if gain <= 0.5 * (found @ found + log_determinant):
             return cls()

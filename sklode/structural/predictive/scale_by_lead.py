@@ -48,16 +48,15 @@ class VarianceInflation(NamedTuple):
         cls, candidate: Candidate, table: ChannelRows, span: float
     ) -> VarianceInflation:
         """Measure it by the errors ahead that a candidate made at its last rows."""
-        filled = np.flatnonzero(table.lengths > _burnt(candidate, table.lengths) + 1)
-        if not len(filled):
+        each = []
+        for series in telling(candidate, table):
+            alone, own = candidate.alone(series), table.alone(series)
+            n = len(own.times)
+            origins = np.arange(max(burnt(alone, n), n - 1 - _ORIGINS), n - 1)
+            errors, rows, leads = errors_ahead(alone, own, span, origins)
+            each.append((errors, n - 1.0 - rows, leads))
+        if not each:
             return cls(np.zeros(1), np.ones(1))
-        if len(filled) > _MOST_SERIES:
-            places = np.linspace(0, len(filled) - 1, _MOST_SERIES).astype(int)
-            filled = filled[places]
-        each = [
-            _errors(candidate.alone(series), table.alone(series), span)
-            for series in filled.tolist()
-        ]
         errors, ages, leads = (np.concatenate(x) for x in zip(*each, strict=True))
         known = np.isfinite(leads).any(axis=0)
         times = np.nanmedian(leads[:, known], axis=0)
@@ -90,25 +89,35 @@ def interpolated(ahead: Array, leads: Array, table: Array) -> Array:
     return np.stack(columns, axis=-1)
 
 
-def _burnt(candidate: Candidate, n: Numbers) -> Numbers:
-    """Return how many first rows of series do not tell, of ``n`` (series,) each."""
+def burnt(candidate: Candidate, n: int) -> int:
+    """Return how many first rows of ``n`` do not tell how large errors are."""
     share = n // _SHARE
     # what a panel knows of effects is known from the first row on
-    return share if candidate.prior is not None else np.maximum(share, _BURNT)
+    return share if candidate.prior is not None else max(share, _BURNT)
 
 
-def _errors(
-    candidate: Candidate, table: ChannelRows, span: float
-) -> tuple[Array, Array, Array]:
-    """Return errors in deviations, how many rows ago, and leads; all (origin, lead).
+def telling(candidate: Candidate, table: ChannelRows) -> list[int]:
+    """Return series that tell how large errors are: of many some, spread evenly."""
+    lengths = table.lengths.tolist()
+    found = [k for k, n in enumerate(lengths) if n > burnt(candidate, n) + 1]
+    if len(found) > _MOST_SERIES:
+        places = np.linspace(0, len(found) - 1, _MOST_SERIES).astype(int)
+        found = [found[k] for k in places.tolist()]
+    return found
 
+
+def errors_ahead(
+    candidate: Candidate, table: ChannelRows, span: float, origins: Numbers
+) -> tuple[Array, Numbers, Array]:
+    """Return errors in deviations, their rows, and leads; all (origin, lead).
+
+    They are those of a lone series' next rows, had it ended at each of its ``origins``.
     What has not come yet is NaN.
     """
     model, table = candidate.model, candidate.scaling.rows(table)
     space = model.space(span)
     n, states, before = len(table.times), candidate.first(space, 1), 0
-    first = max(int(_burnt(candidate, table.lengths)[0]), n - 1 - _ORIGINS)
-    origins, known = np.arange(first, n - 1), []
+    known = []
     # the filter goes on from origin to origin, and keeps the states at each
     for origin in origins.tolist():
         new = table.where(slice(before, origin + 1))
@@ -133,8 +142,7 @@ def _errors(
     variance = np.maximum(found.variance, 0.0).reshape(rows.shape)
     noise = model.noise + table.errors[rows] ** 2
     errors = (table.values[rows] - signal) / np.sqrt(variance + noise)
-    ages = n - 1.0 - rows
-    return np.where(there, errors, np.nan), ages, np.where(there, leads, np.nan)
+    return np.where(there, errors, np.nan), rows, np.where(there, leads, np.nan)
 
 
 def _factors(squares: Array, ages: Array) -> Array:

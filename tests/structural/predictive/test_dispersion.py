@@ -120,15 +120,15 @@ def test_few_harmonics_are_found_and_outliers_hardly_count() -> None:
     passed = shares(24 * 100)
     day, week = (2 * np.pi * share for share in passed)
     true = np.exp(0.8 * np.cos(day) + 0.4 * np.sin(week))
-    v, F = true * rng.normal(size=len(true)), np.full(len(true), (true**2).mean())
-    clock = Clock.of(passed)
-    found = Dispersion.measured(v, F, clock).at(clock)
-    assert (found**2).mean() == pytest.approx(1)
     expected = true / np.sqrt((true**2).mean())
+    errors = expected * rng.normal(size=len(true))
+    clock = Clock.of(passed)
+    found = Dispersion.fitted(errors, clock.columns).at(clock)
+    assert (found**2).mean() == pytest.approx(1)
     np.testing.assert_allclose(found, expected, rtol=0.25)
     # one absurd value at noon
-    v[24 * 50 + 12] = 1e6 * THRESHOLD
-    absurd = Dispersion.measured(v, F, clock).at(clock)
+    errors[24 * 50 + 12] = 1e6 * THRESHOLD
+    absurd = Dispersion.fitted(errors, clock.columns).at(clock)
     np.testing.assert_allclose(absurd, found, rtol=0.1)
 
 
@@ -145,11 +145,16 @@ def test_rows_far_apart_tell_of_no_day_or_week(freq: str) -> None:
 @pytest.mark.parametrize("n", [0, 1, 5, 24])
 def test_of_few_rows_nothing_is_told(n: int) -> None:
     clock = Clock.of(shares(n))
-    found = Dispersion.measured(np.full(n, 5.0), np.ones(n), clock)
+    found = Dispersion.fitted(np.full(n, 5.0), clock.columns)
     assert (found.at(clock) == 1).all()
 
 
-def test_no_error_is_held_to_be_smaller_than_the_least_noise() -> None:
-    clock, n = Clock.of(shares(24 * 20)), 24 * 20
-    found = Dispersion.measured(np.zeros(n), np.full(n, 1e-6), clock)
-    assert (found.at(clock) == 1).all()
+def test_what_all_hours_share_hides_how_they_differ() -> None:
+    """Temperatures: the next row's error is wide by day, tomorrow's at all hours."""
+    index, _ = INDICES["stamps"]
+    rng = np.random.default_rng(0)
+    level = np.cumsum(rng.normal(size=len(index)))
+    y = hourly(index, ratio=3.0) * 0.2 + 2 * level
+    forecaster = StructuralForecaster(random_state=0).fit(y[:N])
+    found = widths(forecaster, index[N + 24 :])
+    assert found.max() < 1.6 * found.min()
