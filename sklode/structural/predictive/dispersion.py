@@ -117,11 +117,11 @@ class Dispersion(NamedTuple):
             step = np.linalg.solve(information, score)
             largest = np.abs(X @ step).max(initial=_MOST_MOVED)
             found += step * (_MOST_MOVED / largest)
-        h = X @ found
+        logs = X @ found
         # how much is gained over one width at all times; the evidence pays for
         # coefficients by Laplace's approximation of its integral
-        level = 0.5 * np.log(np.exp(2 * h).mean())
-        gain = worth * (_loss(squares, level) - _loss(squares, h)).sum()
+        level = 0.5 * np.log(np.exp(2 * logs).mean())
+        gain = worth * (_loss(squares, level) - _loss(squares, logs)).sum()
         _, log_determinant = np.linalg.slogdet(information)
         if gain <= 0.5 * (found @ found + log_determinant):
             return cls()
@@ -137,11 +137,11 @@ class Dispersion(NamedTuple):
         return found
 
 
-def _loss(squares: Array, h: Array | float) -> Array:
-    """Return what errors cost that have the deviation exp(h), see `filter_rows`."""
-    left, cap = squares * np.exp(-2 * h), THRESHOLD**2
+def _loss(squares: Array, logs: Array | float) -> Array:
+    """Return what errors cost, by ``logs`` of deviations, see `filter_rows`."""
+    left, cap = squares * np.exp(-2 * logs), THRESHOLD**2
     over = 0.5 * cap * (1 + np.log(np.maximum(left / cap, 1.0)))
-    found: Array = h + np.where(left <= cap, 0.5 * left, over)
+    found: Array = logs + np.where(left <= cap, 0.5 * left, over)
     return found
 
 
