@@ -31,6 +31,9 @@ from sklode.structural.predictive.steps import (
 )
 from sklode.structural.rows import ChannelRows
 
+# the largest float that is a whole number of 64 bits
+_FARTHEST = 2.0**63 - 2.0**10
+
 N_PATHS = 40
 """Of columns that are not known yet, which tell how wide answers are."""
 
@@ -264,8 +267,9 @@ class FilteredModel:
     def _clock_at(self, rows: ChannelRows) -> tuple[Array, Array]:
         """Return what `Design.clock` says at rows, (row,) each."""
         seen, unit = self.observations, self.model.design.unit
-        since = np.round(rows.times * unit).astype(np.int64)
-        ticks = seen.ticks[seen.bounds[rows.series]] + since
+        # whole numbers may lie farther apart than there are any
+        since = np.clip(np.round(rows.times * unit), -_FARTHEST, _FARTHEST)
+        ticks = seen.ticks[seen.bounds[rows.series]] + since.astype(np.int64)
         return self.model.design.clock(ticks, seen.like)
 
     def _factor(
