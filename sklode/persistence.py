@@ -517,6 +517,7 @@ _RECORDS = (
     modulation.Day,
     modulation.Month,
     modulation.NamedDays,
+    modulation.Weeks,
     modulation.Steps,
     Coupling,
     NextRows,

@@ -11,7 +11,12 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.calendars import Calendar, has_dates, share_of_month
+from sklode.data.calendars import (
+    Calendar,
+    has_dates,
+    share_of_month,
+    week_of_year,
+)
 from sklode.data.observations import Observations
 from sklode.data.ticks import clock_ahead, place_in, ticks_between
 from sklode.structural.effects.effect import Effect, modulated
@@ -84,11 +89,12 @@ class Design:
         n = len(ticks)
         day: Array = np.zeros((n, 2))
         months: Array = np.zeros(n)
+        weeks: Numbers = np.zeros(n, dtype=np.int64)
         named: Array = np.zeros((n, 3))
         if self.cycle is not None:
             day = place_in(self.cycle, ticks, like)
         if has_dates(like):
-            months = share_of_month(ticks, like)
+            months, weeks = share_of_month(ticks, like), week_of_year(ticks, like)
         share_of_day, day_of_week = day.T
         if self.calendar is not None:
             named = self.calendar.at(ticks, like)
@@ -101,6 +107,7 @@ class Design:
             share_of_day=share_of_day,
             day_of_week=day_of_week,
             share_of_month=months,
+            week_of_year=weeks,
             named=named,
         )
 

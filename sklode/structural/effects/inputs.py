@@ -40,6 +40,7 @@ from sklode.structural.effects.modulation import (
     Month,
     NamedDays,
     Steps,
+    Weeks,
 )
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
@@ -109,6 +110,7 @@ class Inputs(NamedTuple):
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
     has_month: bool = False  # whether rows may show one
+    has_weeks: bool = False  # whether rows may show weeks of the year
     n_kinds: int = 0  # of named days; 0: none are known
     blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
     edges: tuple[float, ...] = ()
@@ -319,7 +321,7 @@ class Inputs(NamedTuple):
         return bases_of(column, values, n_knots)
 
     def _of_calendar(self) -> list[list[Effect]]:
-        """Return the forms of the month's and of named days' effects."""
+        """Return the forms of what the calendar does."""
         found = []
         if self.edges:
             steps = Steps(self.edges)
@@ -333,6 +335,10 @@ class Inputs(NamedTuple):
                 for size in _SIZES
             ]
             found.append(of_month)
+        if self.has_weeks:
+            found.append(
+                [Effect(Constant(), modulation=Weeks(), size=n) for n in _SIZES]
+            )
         if self.n_kinds:
             several = [
                 NamedDays(self.n_kinds, sides, begins, window)
@@ -394,7 +400,7 @@ class Inputs(NamedTuple):
             begins = self._begins()
             n_days = self.n_days
             parts = [_weeks(first, end, begins, n_days) for first, end in pairs]
-        elif self.has_month or self.n_kinds or self.delays:
+        elif self.has_month or self.has_weeks or self.n_kinds or self.delays:
             # equal ones; a short series has
             # fewer, as some begin at one row
             starts = [
