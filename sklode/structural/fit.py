@@ -233,6 +233,7 @@ class _ColumnSearch:
             rows=np.flatnonzero(~np.isnan(rows.values[:, self.column])),
             has_month=has_month,
             has_weeks=has_weeks,
+            ticks=rows.ticks,
             n_kinds=len(calendar.names) + 1 if calendar else 0,
             blocks=self.known.blocks,
             edges=self._edges,

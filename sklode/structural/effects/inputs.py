@@ -109,6 +109,7 @@ class Inputs(NamedTuple):
     features: CalendarFeatures
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
+    ticks: Numbers = np.zeros(0, dtype=np.int64)  # stamps of all rows, of a panel
     has_month: bool = False  # whether rows may show one
     has_weeks: bool = False  # whether rows may show weeks of the year
     n_kinds: int = 0  # of named days; 0: none are known
@@ -142,7 +143,10 @@ class Inputs(NamedTuple):
         # among those kept is its number there
         new_rows = np.searchsorted(every, rows)
         features = self.features.at(every)
-        return self._replace(read=read, features=features, rows=new_rows)
+        ticks = self.ticks[every] if len(self.ticks) else self.ticks
+        return self._replace(
+            read=read, features=features, rows=new_rows, ticks=ticks
+        )
 
     def _series_of(self, rows: Numbers) -> Numbers:
         """Return the series of rows."""

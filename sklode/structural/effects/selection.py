@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from sklode.structural.coefficients import ALONE, Pooled, RandomCoefficients
 from sklode.structural.effects.effect import Effect, pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.lags import NOW, Age, Impulse
+from sklode.structural.effects.modulation import Weeks
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
 
@@ -36,6 +38,7 @@ _MOST_ASKED = 60  # series of a panel, which effects there are
 # three of many folds must gain alike. Of two folds the lesser must
 # gain a quarter of the other, of three one may gain nothing.
 _PROVED, _PROVED_BY_FEW = 1.5, 1.2
+_MEDIAN_OF_SQUARES = 0.455  # of normal ones, of variance one
 
 
 # effects by place: what may act at once
@@ -255,10 +258,33 @@ class EffectJudge:
         """Return the most probable effects, sought from those of ``start`` on."""
         places = self._inputs.options(self._span)
         if self._is_panel:
-            places = [[option.shared for option in options] for options in places]
+            places = [[self._shared(one) for one in options] for options in places]
         held = self._searched(places)
         effects = [held[k] for k in sorted(held)]
         return self._with_coefficients(effects) if effects else Estimate()
+
+    def _shared(self, effect: Effect) -> Effect:
+        """Return an effect as series may share it."""
+        found = effect.shared
+        if not isinstance(effect.modulation, Weeks):
+            return found
+        # what one year's week had by chance in all series would be told by each
+        return replace(found, pooling=replace(found.pooling, alike=self._alike))
+
+    @cached_property
+    def _alike(self) -> float:
+        """How many series tell as much of a stamp as one: the design effect.
+
+        Innovations of n series that share nothing have a sum of variance n at a stamp.
+        Kish, "Survey Sampling" (1965). Of squares the median is no few stamps'.
+        """
+        v = np.concatenate(self._y)[:, 0]
+        _, stamp = np.unique(self._inputs.ticks[self._inputs.rows], return_inverse=True)
+        n = np.bincount(stamp)
+        sums = np.bincount(stamp, v) ** 2 / n
+        usual = np.median(sums[n > 1]) if (n > 1).any() else 0.0
+        # squares of normal ones have the median 0.455
+        return float(max(usual / (_MEDIAN_OF_SQUARES * np.square(v).mean()), 1.0))
 
     def estimated(self) -> Estimate:
         """Return the effects of ``start`` with their most probable coefficients."""
@@ -274,6 +300,9 @@ class EffectJudge:
         if not effect.pooling.has_mean:
             return effect
         several = [*effect.pooling.near, ALONE]
+        if effect.pooling.alike > 1:
+            # of each series alone errors that are alike are no less
+            several.pop()
         if effect.is_of_age:
             # how noisy a series is tells nothing of its curve
             several = [own for own in several if own.in_y]
