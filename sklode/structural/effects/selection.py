@@ -350,11 +350,36 @@ class EffectJudge:
                     # those of a search stand 2.4 times apart
                     near = [replace(best, lag=lag) for lag in best.lag.near]
                     _, best = self.best([best, *near], others)
+                if best is not None and isinstance(best.modulation, Weeks):
+                    near = self._fewer(best, best.modulation, others)
+                    _, best = self.best([best, *near], others)
                 if best is not None:
                     held[k] = self._shared_best(best, others)
             if held == before:
                 break
         return self._proved(held, order)
+
+    def _fewer(
+        self, effect: Effect, weeks: Weeks, others: list[Effect]
+    ) -> list[Effect]:
+        """Return an effect of weeks as that of those which stand out, at any size."""
+        effects = [effect, *others]
+        if self._is_panel:
+            gram, moments = _assembled(self._sum, effects, len(self._asked))
+            how, ratios = pooled(effects), self._ratios[self._asked]
+            common = how.in_common_units(gram, moments[..., 0], ratios)
+            found, coefficients, _ = RandomCoefficients.fit(how, *common)
+            own = coefficients.mean(0)
+            own = np.where(how.has_mean, found.means, own)
+        else:
+            precision, moments = self._system_of(effects)
+            own = np.linalg.solve(precision[0], moments[0, :, 0])
+        several = weeks.fewer(np.abs(own[: effect.n_columns]))
+        return [
+            replace(effect, modulation=few, size=effect.size * n)
+            for few in several
+            for n in (1.0, *_NEAR_SIZES)
+        ]
 
     def _proved(self, held: _Held, order: list[int]) -> _Held:
         """Return effects but those of many columns that folds do not prove.
@@ -472,8 +497,9 @@ def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
 
 def _soon(effect: Effect) -> Effect:
     """Return an effect as one that acts at once, if it may; of each series alone."""
-    lag = effect.kind.lag if isinstance(effect.lag, Impulse | Age) else NOW
-    return replace(effect, lag=lag, pooling=ALONE, size=1.0)
+    kind = effect.kind
+    lag = kind.lag if isinstance(effect.lag, Impulse | Age) else NOW
+    return replace(kind, lag=lag, pooling=ALONE, size=1.0)
 
 
 def _without(held: _Held, place: int) -> list[Effect]:
