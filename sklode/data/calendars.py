@@ -86,7 +86,8 @@ def _monday(wall: NDArray[np.datetime64]) -> NDArray[np.datetime64]:
     """Return the Monday at or before each stamp, as a day."""
     days = wall.astype("datetime64[D]")
     # numbers of days count from 1970-01-01, a Thursday
-    return days - (days.astype(np.int64) + 3) % 7
+    passed = (days.astype(np.int64) + 3) % 7
+    return days - passed.astype("timedelta64[D]")
 
 
 def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:

@@ -89,12 +89,13 @@ class Design:
         n = len(ticks)
         day: Array = np.zeros((n, 2))
         months: Array = np.zeros(n)
-        weeks: Numbers = np.zeros(n, dtype=np.int64)
+        weeks: Array = np.zeros(n)
         named: Array = np.zeros((n, 3))
         if self.cycle is not None:
             day = place_in(self.cycle, ticks, like)
         if has_dates(like):
-            months, weeks = share_of_month(ticks, like), week_of_year(ticks, like)
+            months = share_of_month(ticks, like)
+            weeks = week_of_year(ticks, like).astype(np.float64)
         share_of_day, day_of_week = day.T
         if self.calendar is not None:
             named = self.calendar.at(ticks, like)

@@ -131,9 +131,7 @@ class Effect:
         modulation = self.modulation
         if isinstance(modulation, Weeks):
             modulation = Weeks()
-        return replace(
-            self, lag=lag, pooling=pooling, size=size, modulation=modulation
-        )
+        return replace(self, lag=lag, pooling=pooling, size=size, modulation=modulation)
 
     @property
     def parts(self) -> list[Effect]:

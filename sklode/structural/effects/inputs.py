@@ -144,9 +144,7 @@ class Inputs(NamedTuple):
         new_rows = np.searchsorted(every, rows)
         features = self.features.at(every)
         ticks = self.ticks[every] if len(self.ticks) else self.ticks
-        return self._replace(
-            read=read, features=features, rows=new_rows, ticks=ticks
-        )
+        return self._replace(read=read, features=features, rows=new_rows, ticks=ticks)
 
     def _series_of(self, rows: Numbers) -> Numbers:
         """Return the series of rows."""

@@ -44,7 +44,7 @@ class CalendarFeatures(NamedTuple):
     share_of_day: Array  # (row,), that has passed
     day_of_week: Array  # (row,)
     share_of_month: Array  # (row,)
-    week_of_year: Numbers  # (row,), from 1 to 53; 0 without dates
+    week_of_year: Array  # (row,), from 1 to 53; 0 without dates
     named: Array  # (row, 3) or (row, period, kind), see `Calendar.at`
 
     def at(self, rows: Numbers) -> CalendarFeatures:
@@ -185,9 +185,9 @@ class Month:
 
 @dataclass(frozen=True)
 class Weeks:
-    """Each week of the year has a value of its own, or some have; they keep to weekdays.
+    """Each week of the year has a value of its own, or a few have.
 
-    Where few stand out, their size is none of the others.
+    Weeks keep to weekdays. Where few stand out, their size is not that of the others.
     """
 
     weeks: tuple[int, ...] = ()  # from 1 to 52; none: all of them

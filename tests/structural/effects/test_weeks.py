@@ -50,6 +50,17 @@ def test_each_week_has_a_value_and_a_last_one_lies_between_its_neighbours() -> N
     found = Weeks().times(np.ones((5, 1)), rows, size=3.0)
     np.testing.assert_array_equal(found, expected)
     assert Weeks().n_columns == 52
+    few = Weeks((30, 52))
+    some = few.times(np.ones((5, 1)), rows, size=3.0)
+    np.testing.assert_array_equal(some, expected[:, [29, 51]])
+    # two of 52 are one of 1,326 choices
+    assert few.log_odds - Weeks().log_odds == pytest.approx(np.log(1326))
+    stands_out = np.zeros(52)
+    stands_out[[6, 43, 50]] = 2.0, 3.0, 1.0
+    assert [one.weeks for one in Weeks().fewer(stands_out)[:2]] == [
+        (7, 44),
+        (1, 7, 44, 51),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["zone", "periods", "gaps"])
@@ -99,10 +110,24 @@ def test_weeks_that_do_not_recur_are_none(kind: str) -> None:
     assert PART not in parts(forecaster)
 
 
+def test_errors_that_series_have_in_common_are_no_weeks() -> None:
+    weeks = pd.date_range("2020-01-06", periods=104, freq="W-MON")
+    rng = np.random.default_rng(8)
+    common = 5 * rng.normal(size=len(weeks))
+    series = [100 + common + rng.normal(size=len(weeks)) for _ in range(8)]
+    y = (
+        pd.DataFrame(np.transpose(series), weeks)
+        .T.stack()
+        .rename_axis(["shop", "week"])
+    )
+    forecaster = StructuralForecaster(random_state=0).fit(y.to_frame("y"))
+    assert PART not in parts(forecaster)
+
+
 def test_series_of_a_panel_share_weeks() -> None:
     weeks = pd.date_range("2020-01-06", periods=130, freq="W-MON")
     rng, pieces = np.random.default_rng(7), []
-    for name in "abcdefgh":
+    for _ in range(8):
         noise = 8 * rng.normal(size=len(weeks))
         level = rng.uniform(80, 120)
         pieces.append(pd.Series(level + 24 * is_holiday(weeks) + noise, weeks))
