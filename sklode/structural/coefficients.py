@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,6 @@ class Pooling:
     spread: float = 1.0  # standard deviation of series, over the effect's size
     in_y: bool = False  # of the same size in y's units, not in those of the states
     is_between: bool = False  # of levels of series, not of what happens within them
-    alike: float = 1.0  # series whose errors tell of the mean as much as one
 
     @property
     def log_odds(self) -> float:
@@ -48,7 +47,7 @@ class Pooling:
     def near(self) -> list[Pooling]:
         """What is tried once an effect is chosen: all spreads, in both units."""
         return [
-            replace(self, has_mean=True, spread=spread, in_y=in_y)
+            Pooling(has_mean=True, spread=spread, in_y=in_y)
             for spread in _SPREADS
             for in_y in (False, True)
         ]
@@ -94,7 +93,6 @@ class Pooled(NamedTuple):
     in_y: Flags
     is_centred: Flags  # whether what differs between series is none of its effect
     is_between: Flags  # whether that is all of its effect
-    alike: Array = np.ones(1)  # see `Pooling`
 
     @classmethod
     def of(
@@ -112,7 +110,6 @@ class Pooled(NamedTuple):
             in_y=np.array([one.in_y for one in each], dtype=bool),
             is_centred=np.repeat(np.array(is_centred, dtype=bool), n_columns),
             is_between=np.array([one.is_between for one in each], dtype=bool),
-            alike=np.array([one.alike for one in each], dtype=np.float64),
         )
 
     def factors(self, ratios: Array) -> Array:
@@ -172,10 +169,8 @@ class RandomCoefficients(NamedTuple):
         # what is left of W' W and W' v when the deviations are integrated over
         left = np.swapaxes(scaled, 1, 2) @ solved
         left_gram, left_moment = grams - left[..., :-1], moments - left[..., -1]
-        # of series whose errors are alike, so many tell as much as one
-        told = np.broadcast_to(1 / how.alike, has_mean.shape)[has_mean]
-        shares = left_gram[:, has_mean][:, :, has_mean] * np.minimum.outer(told, told)
-        share_moments = left_moment[:, has_mean] * told
+        shares = left_gram[:, has_mean][:, :, has_mean]
+        share_moments = left_moment[:, has_mean]
         precision = np.eye(int(has_mean.sum())) + shares.sum(0)
         moment = share_moments.sum(0)
         mean = np.zeros(len(d))

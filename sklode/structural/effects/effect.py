@@ -35,7 +35,6 @@ from sklode.structural.effects.modulation import (
     Cycle,
     Day,
     Modulation,
-    Weeks,
 )
 
 
@@ -122,16 +121,13 @@ class Effect:
 
     @property
     def kind(self) -> Effect:
-        """The same, but for how late it is, of which weeks, and how series differ."""
+        """The same, but for how late it is, and how far series differ."""
         pooling = Pooling(has_mean=self.pooling.has_mean)
         lag = self.lag
         if isinstance(lag, Memory | Impulse | Delay):
             lag = replace(lag, time=1.0)
         size = 1.0 if pooling.has_mean else self.size
-        modulation = self.modulation
-        if isinstance(modulation, Weeks):
-            modulation = Weeks()
-        return replace(self, lag=lag, pooling=pooling, size=size, modulation=modulation)
+        return replace(self, lag=lag, pooling=pooling, size=size)
 
     @property
     def parts(self) -> list[Effect]:

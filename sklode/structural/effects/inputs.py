@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.ticks import DAY
 from sklode.structural.effects.basis import (
     Basis,
     Constant,
@@ -74,6 +75,7 @@ _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 # of a kind: two weeks of it suffice, as the proof by folds decides;
 # that was chosen on the electricity load and a series of minutes
 _FEWEST_DAYS = 2
+_YEAR = 52 * 7 * DAY
 _MOST_FOLDS = 5  # of each series, see `effect_selection`
 
 
@@ -109,7 +111,7 @@ class Inputs(NamedTuple):
     features: CalendarFeatures
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
-    ticks: Numbers = np.zeros(0, dtype=np.int64)  # stamps of all rows, of a panel
+    ticks: Numbers = np.zeros(0, dtype=np.int64)  # stamps of all rows
     has_month: bool = False  # whether rows may show one
     has_weeks: bool = False  # whether rows may show weeks of the year
     n_kinds: int = 0  # of named days; 0: none are known
@@ -337,10 +339,6 @@ class Inputs(NamedTuple):
                 for size in _SIZES
             ]
             found.append(of_month)
-        if self.has_weeks:
-            found.append(
-                [Effect(Constant(), modulation=Weeks(), size=n) for n in _SIZES]
-            )
         if self.n_kinds:
             several = [
                 NamedDays(self.n_kinds, sides, begins, window)
@@ -402,7 +400,7 @@ class Inputs(NamedTuple):
             begins = self._begins()
             n_days = self.n_days
             parts = [_weeks(first, end, begins, n_days) for first, end in pairs]
-        elif self.has_month or self.has_weeks or self.n_kinds or self.delays:
+        elif self.has_month or self.n_kinds or self.delays:
             # equal ones; a short series has
             # fewer, as some begin at one row
             starts = [
@@ -413,6 +411,22 @@ class Inputs(NamedTuple):
         else:
             return bounds
         return np.append(np.concatenate(parts), bounds[-1]).astype(int)
+
+    @property
+    def weeks(self) -> list[Effect]:
+        """The forms of what weeks of the year do."""
+        return [Effect(Constant(), modulation=Weeks(), size=n) for n in _SIZES]
+
+    @property
+    def years(self) -> Numbers:
+        """How many years of whole weeks lie between each observed row and the last."""
+        ticks = self.ticks[self.rows]
+        return np.asarray((ticks.max() - ticks) // _YEAR)
+
+    def folds_of_years(self, bounds: Numbers) -> Numbers:
+        """Return the bounds of the years of each series."""
+        starts = np.flatnonzero(np.diff(self.years)) + 1
+        return np.union1d(bounds, starts)
 
     def _begins(self) -> Flags:
         """Return the rows at which a day begins, or the share of one falls."""

@@ -26,7 +26,6 @@ _OWN = 0.3
 _N_PLACES = 1 + 2 * len(WINDOWS)
 
 _WEEKS = 52  # of a year
-_FEW_WEEKS = 2, 4, 8, 16, 32  # that stand out of the others
 
 _EDGE = 5.0  # deviations of two rows' difference that an edge of the day has
 _FEWEST_DAYS = 3  # that show it
@@ -185,30 +184,12 @@ class Month:
 
 @dataclass(frozen=True)
 class Weeks:
-    """Each week of the year has a value of its own, or a few have.
+    """Each week of the year has a value of its own. Weeks keep to weekdays."""
 
-    Weeks keep to weekdays. Where few stand out, their size is not that of the others.
-    """
-
-    weeks: tuple[int, ...] = ()  # from 1 to 52; none: all of them
+    log_odds = _ODDS_OF_SHAPE
+    n_columns = _WEEKS
     rank = 4
     is_shape = True
-
-    @property
-    def log_odds(self) -> float:
-        """What it takes off the log probability of a form: out of so many choices."""
-        return _ODDS_OF_SHAPE + math.log(math.comb(_WEEKS, len(self.weeks)))
-
-    @property
-    def n_columns(self) -> int:
-        """Number of its columns, one for each week."""
-        return len(self.weeks) or _WEEKS
-
-    def fewer(self, prominence: Array) -> list[Weeks]:
-        """Return those of the weeks that stand out most, by how much each does."""
-        weeks = np.array(self.weeks or range(1, _WEEKS + 1))
-        order = weeks[np.argsort(-prominence, kind="stable")].tolist()
-        return [Weeks(tuple(sorted(order[:n]))) for n in _FEW_WEEKS if n < len(order)]
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one in each week."""
@@ -216,8 +197,6 @@ class Weeks:
         shares = (week == np.arange(1, _WEEKS + 1)).astype(np.float64)
         # few years have one more week: it lies between the last one and the first
         shares[week[:, 0] > _WEEKS, :: _WEEKS - 1] = 0.5
-        if self.weeks:
-            shares = shares[:, np.array(self.weeks) - 1]
         return _product(columns, size * shares)
 
     def name(self, cycle: Cycle) -> str:

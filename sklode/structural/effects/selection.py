@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +23,6 @@ from sklode.structural.coefficients import ALONE, Pooled, RandomCoefficients
 from sklode.structural.effects.effect import Effect, pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.lags import NOW, Age, Impulse
-from sklode.structural.effects.modulation import Weeks
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
 
@@ -38,7 +36,6 @@ _MOST_ASKED = 60  # series of a panel, which effects there are
 # three of many folds must gain alike. Of two folds the lesser must
 # gain a quarter of the other, of three one may gain nothing.
 _PROVED, _PROVED_BY_FEW = 1.5, 1.2
-_MEDIAN_OF_SQUARES = 0.455  # of normal ones, of variance one
 
 
 # effects by place: what may act at once
@@ -88,12 +85,14 @@ class EffectJudge:
         inputs: Inputs,
         start: Estimate,
         scaling: Scaling,
+        by_year: bool = False,
     ) -> None:
         self._start, self._inputs, self._span = start, inputs, span
         self.scaling, self._table = scaling, table
         self._ratios = scaling.ratios(len(table.lengths))
-        # folds of whole weeks, that tell by turns what others do
-        self._folds = inputs.folds(table.bounds)
+        # folds of whole weeks, or of years, that tell by turns what others do
+        folds = inputs.folds_of_years if by_year else inputs.folds
+        self._folds = folds(table.bounds)
         # of each series the first fold, for sums over these
         starts = self._folds[:-1]
         self._first = np.searchsorted(starts, table.bounds[:-1])
@@ -186,10 +185,7 @@ class EffectJudge:
         gains = self._held_out([effect, *others])
         if others:
             gains = gains - self._held_out(others)
-        least = _PROVED if len(gains) > 3 else _PROVED_BY_FEW
-        # gains of chance, of mean zero, have a sum whose variance is the
-        # sum of their squares
-        return bool(gains.sum() > least * math.sqrt(gains @ gains))
+        return _are_proof(gains)
 
     def best(
         self, options: list[Effect], others: list[Effect]
@@ -258,33 +254,55 @@ class EffectJudge:
         """Return the most probable effects, sought from those of ``start`` on."""
         places = self._inputs.options(self._span)
         if self._is_panel:
-            places = [[self._shared(one) for one in options] for options in places]
+            places = [[option.shared for option in options] for options in places]
         held = self._searched(places)
         effects = [held[k] for k in sorted(held)]
         return self._with_coefficients(effects) if effects else Estimate()
 
-    def _shared(self, effect: Effect) -> Effect:
-        """Return an effect as series may share it."""
-        found = effect.shared
-        if not isinstance(effect.modulation, Weeks):
-            return found
-        # what one year's week had by chance in all series would be told by each
-        return replace(found, pooling=replace(found.pooling, alike=self._alike))
+    def with_weeks(self) -> Estimate:
+        """Return the effects of ``start`` and weeks of the year, if years prove these.
 
-    @cached_property
-    def _alike(self) -> float:
-        """How many series tell as much of a stamp as one: the design effect.
-
-        Innovations of n series that share nothing have a sum of variance n at a stamp.
-        Kish, "Survey Sampling" (1965). Of squares the median is no few stamps'.
+        Others are as they were. By years their size is chosen as well: errors that
+        series have in common are no evidence, however many series have them.
         """
-        v = np.concatenate(self._y)[:, 0]
-        _, stamp = np.unique(self._inputs.ticks[self._inputs.rows], return_inverse=True)
-        n = np.bincount(stamp)
-        sums = np.bincount(stamp, v) ** 2 / n
-        usual = np.median(sums[n > 1]) if (n > 1).any() else 0.0
-        # squares of normal ones have the median 0.455
-        return float(max(usual / (_MEDIAN_OF_SQUARES * np.square(v).mean()), 1.0))
+        others, options = list(self._start.effects), self._inputs.weeks
+        base = self._by_year(others) if others else 0.0
+
+        def gains(effect: Effect) -> Array:
+            return self._by_year([*others, effect]) - base
+
+        if self._is_panel:
+            options = [option.shared for option in options]
+        best = max(options, key=lambda option: gains(option).sum())
+        if self._is_panel:
+            options = [replace(best, pooling=own) for own in best.pooling.near]
+            best = max(options, key=lambda option: gains(option).sum())
+        proved = _are_proof(gains(best))
+        return self._with_coefficients([*others, best]) if proved else self._start
+
+    def _by_year(self, effects: list[Effect]) -> Array:
+        """Return how much more probable effects make years, (year,), in logs.
+
+        Coefficients are those of the other years, as some series of a panel tell.
+        """
+        gram, moments = self._by_fold(effects)
+        series = np.searchsorted(self._first, np.arange(len(gram)), side="right") - 1
+        is_asked = np.isin(series, self._asked)
+        years = self._inputs.years[self._folds[:-1]]
+        how, ratios = pooled(effects), self._ratios[self._asked]
+        gains = []
+        for year in np.unique(years):
+            is_own = years == year
+            is_other = ~is_own[:, None, None]
+            grams = self._summed(gram * is_other)[self._asked]
+            goals = self._summed(moments * is_other)[self._asked, :, 0]
+            common = how.in_common_units(grams, goals, ratios)
+            found = RandomCoefficients.fit(how, *common)[1] * how.factors(ratios)
+            is_own &= is_asked
+            own = found[np.searchsorted(self._asked, series[is_own]), :, None]
+            slope = moments[is_own] - 0.5 * gram[is_own] @ own
+            gains.append(float((own * slope).sum()))
+        return np.array(gains)
 
     def estimated(self) -> Estimate:
         """Return the effects of ``start`` with their most probable coefficients."""
@@ -300,9 +318,6 @@ class EffectJudge:
         if not effect.pooling.has_mean:
             return effect
         several = [*effect.pooling.near, ALONE]
-        if effect.pooling.alike > 1:
-            # of each series alone errors that are alike are no less
-            several.pop()
         if effect.is_of_age:
             # how noisy a series is tells nothing of its curve
             several = [own for own in several if own.in_y]
@@ -350,36 +365,11 @@ class EffectJudge:
                     # those of a search stand 2.4 times apart
                     near = [replace(best, lag=lag) for lag in best.lag.near]
                     _, best = self.best([best, *near], others)
-                if best is not None and isinstance(best.modulation, Weeks):
-                    near = self._fewer(best, best.modulation, others)
-                    _, best = self.best([best, *near], others)
                 if best is not None:
                     held[k] = self._shared_best(best, others)
             if held == before:
                 break
         return self._proved(held, order)
-
-    def _fewer(
-        self, effect: Effect, weeks: Weeks, others: list[Effect]
-    ) -> list[Effect]:
-        """Return an effect of weeks as that of those which stand out, at any size."""
-        effects = [effect, *others]
-        if self._is_panel:
-            gram, moments = _assembled(self._sum, effects, len(self._asked))
-            how, ratios = pooled(effects), self._ratios[self._asked]
-            common = how.in_common_units(gram, moments[..., 0], ratios)
-            found, coefficients, _ = RandomCoefficients.fit(how, *common)
-            own = coefficients.mean(0)
-            own = np.where(how.has_mean, found.means, own)
-        else:
-            precision, moments = self._system_of(effects)
-            own = np.linalg.solve(precision[0], moments[0, :, 0])
-        several = weeks.fewer(np.abs(own[: effect.n_columns]))
-        return [
-            replace(effect, modulation=few, size=effect.size * n)
-            for few in several
-            for n in (1.0, *_NEAR_SIZES)
-        ]
 
     def _proved(self, held: _Held, order: list[int]) -> _Held:
         """Return effects but those of many columns that folds do not prove.
@@ -394,6 +384,14 @@ class EffectJudge:
             if not self._proves(effect, _without(proved, k)):
                 del proved[k]
         return proved
+
+
+def _are_proof(gains: Array) -> bool:
+    """Return whether more than one fold gains, and all in sum."""
+    least = _PROVED if len(gains) > 3 else _PROVED_BY_FEW
+    # gains of chance, of mean zero, have a sum whose variance is the
+    # sum of their squares
+    return bool(gains.sum() > least * math.sqrt(gains @ gains))
 
 
 def centred(columns: Array, table: ChannelRows, how: Pooled) -> Array:
@@ -497,9 +495,8 @@ def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
 
 def _soon(effect: Effect) -> Effect:
     """Return an effect as one that acts at once, if it may; of each series alone."""
-    kind = effect.kind
-    lag = kind.lag if isinstance(effect.lag, Impulse | Age) else NOW
-    return replace(kind, lag=lag, pooling=ALONE, size=1.0)
+    lag = effect.kind.lag if isinstance(effect.lag, Impulse | Age) else NOW
+    return replace(effect, lag=lag, pooling=ALONE, size=1.0)
 
 
 def _without(held: _Held, place: int) -> list[Effect]:

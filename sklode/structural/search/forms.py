@@ -113,6 +113,12 @@ def fit_candidates(
     found = [_returning(estimator, c) if c.loss <= most else c for c in found]
     best = most_probable_of(found)
     near = [estimator.finer(c) for c in found if c.loss <= best.loss + _MARGIN]
+    first = most_probable_of(near)
+    estimate = estimator.with_weeks(first.candidate, first.estimate)
+    if estimate.effects != first.estimate.effects:
+        near += map(estimator.finer, search.with_effects_of(estimate, first))
+        most = most_probable_of(near).loss + _MARGIN
+        near = [c for c in near if c.loss <= most]
     n_judged = len(estimator.judged.values)
     if not estimator.is_pooled and n_judged > _MANY:
         near = sorted(near, key=lambda c: c.loss)[:_POLISHED]
