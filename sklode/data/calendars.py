@@ -70,6 +70,13 @@ def week_of_year(ticks: Numbers, like: pd.Index) -> Numbers:
     return week
 
 
+def years_to_last(ticks: Numbers, like: pd.Index) -> Numbers:
+    """Return how many years of 52 weeks lie between each stamp and the last one."""
+    days = _wall(ticks, like).astype("datetime64[D]").astype(np.int64)
+    years: Numbers = (days.max() - days) // (7 * 52)
+    return years
+
+
 def shows_weeks(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
     """Return whether the longest series may show what weeks of the year do."""
     if not has_dates(like):

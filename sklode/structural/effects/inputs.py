@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.ticks import DAY
 from sklode.structural.effects.basis import (
     Basis,
     Constant,
@@ -75,7 +74,6 @@ _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 # of a kind: two weeks of it suffice, as the proof by folds decides;
 # that was chosen on the electricity load and a series of minutes
 _FEWEST_DAYS = 2
-_YEAR = 52 * 7 * DAY
 _MOST_FOLDS = 5  # of each series, see `effect_selection`
 
 
@@ -111,9 +109,9 @@ class Inputs(NamedTuple):
     features: CalendarFeatures
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
-    ticks: Numbers = np.zeros(0, dtype=np.int64)  # stamps of all rows
     has_month: bool = False  # whether rows may show one
-    has_weeks: bool = False  # whether rows may show weeks of the year
+    years: Numbers = np.zeros(0, dtype=np.int64)
+    """Which of the last years all rows are in; none: rows show no weeks of the year."""
     n_kinds: int = 0  # of named days; 0: none are known
     blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
     edges: tuple[float, ...] = ()
@@ -145,8 +143,8 @@ class Inputs(NamedTuple):
         # among those kept is its number there
         new_rows = np.searchsorted(every, rows)
         features = self.features.at(every)
-        ticks = self.ticks[every] if len(self.ticks) else self.ticks
-        return self._replace(read=read, features=features, rows=new_rows, ticks=ticks)
+        years = self.years[every] if self.has_weeks else self.years
+        return self._replace(read=read, features=features, rows=new_rows, years=years)
 
     def _series_of(self, rows: Numbers) -> Numbers:
         """Return the series of rows."""
@@ -413,19 +411,18 @@ class Inputs(NamedTuple):
         return np.append(np.concatenate(parts), bounds[-1]).astype(int)
 
     @property
+    def has_weeks(self) -> bool:
+        """Whether rows may show weeks of the year."""
+        return len(self.years) > 0
+
+    @property
     def weeks(self) -> list[Effect]:
         """The forms of what weeks of the year do."""
         return [Effect(Constant(), modulation=Weeks(), size=n) for n in _SIZES]
 
-    @property
-    def years(self) -> Numbers:
-        """How many years of whole weeks lie between each observed row and the last."""
-        ticks = self.ticks[self.rows]
-        return np.asarray((ticks.max() - ticks) // _YEAR)
-
     def folds_of_years(self, bounds: Numbers) -> Numbers:
         """Return the bounds of the years of each series."""
-        starts = np.flatnonzero(np.diff(self.years)) + 1
+        starts = np.flatnonzero(np.diff(self.years[self.rows])) + 1
         return np.union1d(bounds, starts)
 
     def _begins(self) -> Flags:

@@ -288,7 +288,7 @@ class EffectJudge:
         gram, moments = self._by_fold(effects)
         series = np.searchsorted(self._first, np.arange(len(gram)), side="right") - 1
         is_asked = np.isin(series, self._asked)
-        years = self._inputs.years[self._folds[:-1]]
+        years = self._inputs.years[self._inputs.rows[self._folds[:-1]]]
         how, ratios = pooled(effects), self._ratios[self._asked]
         gains = []
         for year in np.unique(years):

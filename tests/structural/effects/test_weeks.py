@@ -50,17 +50,6 @@ def test_each_week_has_a_value_and_a_last_one_lies_between_its_neighbours() -> N
     found = Weeks().times(np.ones((5, 1)), rows, size=3.0)
     np.testing.assert_array_equal(found, expected)
     assert Weeks().n_columns == 52
-    few = Weeks((30, 52))
-    some = few.times(np.ones((5, 1)), rows, size=3.0)
-    np.testing.assert_array_equal(some, expected[:, [29, 51]])
-    # two of 52 are one of 1,326 choices
-    assert few.log_odds - Weeks().log_odds == pytest.approx(np.log(1326))
-    stands_out = np.zeros(52)
-    stands_out[[6, 43, 50]] = 2.0, 3.0, 1.0
-    assert [one.weeks for one in Weeks().fewer(stands_out)[:2]] == [
-        (7, 44),
-        (1, 7, 44, 51),
-    ]
 
 
 @pytest.mark.parametrize("kind", ["zone", "periods", "gaps"])
