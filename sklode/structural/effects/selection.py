@@ -263,13 +263,14 @@ class EffectJudge:
         """Return the effects of ``start`` and weeks of the year, if years prove these.
 
         Others are as they were. By years their size is chosen as well: errors that
-        series have in common are no evidence, however many series have them.
+        series have in common are no evidence, however many series have them. Nor do
+        weeks act that would gain as much in other places of the year, a placebo.
         """
         others, options = list(self._start.effects), self._inputs.weeks
         base = self._by_year(others) if others else 0.0
 
-        def gains(effect: Effect) -> Array:
-            return self._by_year([*others, effect]) - base
+        def gains(effect: Effect, shifts: Sequence[int] = (0,)) -> Array:
+            return self._by_year([*others, effect], shifts) - base
 
         if self._is_panel:
             options = [option.shared for option in options]
@@ -277,13 +278,16 @@ class EffectJudge:
         if self._is_panel:
             options = [replace(best, pooling=own) for own in best.pooling.near]
             best = max(options, key=lambda option: gains(option).sum())
-        proved = _are_proof(gains(best))
-        return self._with_coefficients([*others, best]) if proved else self._start
+        true, *placebo = gains(best, range(best.n_columns))
+        if not _are_proof(true) or true.sum() <= np.sum(placebo, axis=1).max():
+            return self._start
+        return self._with_coefficients([*others, best])
 
-    def _by_year(self, effects: list[Effect]) -> Array:
-        """Return how much more probable effects make years, (year,), in logs.
+    def _by_year(self, effects: list[Effect], shifts: Sequence[int] = (0,)) -> Array:
+        """Return how much more probable effects make years, (shift, year), in logs.
 
-        Coefficients are those of the other years, as some series of a panel tell.
+        Coefficients are those of the other years, as some series of a panel tell;
+        those of the last effect are of columns so many places before.
         """
         gram, moments = self._by_fold(effects)
         series = np.searchsorted(self._first, np.arange(len(gram)), side="right") - 1
@@ -299,10 +303,13 @@ class EffectJudge:
             common = how.in_common_units(grams, goals, ratios)
             found = RandomCoefficients.fit(how, *common)[1] * how.factors(ratios)
             is_own &= is_asked
-            own = found[np.searchsorted(self._asked, series[is_own]), :, None]
+            # of each fold of the year those of its series
+            found = found[np.searchsorted(self._asked, series[is_own])]
+            rest, last = np.split(found, [-effects[-1].n_columns], axis=1)
+            own = np.stack([np.hstack([rest, np.roll(last, k, 1)]) for k in shifts], -1)
             slope = moments[is_own] - 0.5 * gram[is_own] @ own
-            gains.append(float((own * slope).sum()))
-        return np.array(gains)
+            gains.append((own * slope).sum((0, 1)))
+        return np.transpose(gains)
 
     def estimated(self) -> Estimate:
         """Return the effects of ``start`` with their most probable coefficients."""
