@@ -292,19 +292,22 @@ class EffectJudge:
         gram, moments = self._by_fold(effects)
         series = np.searchsorted(self._first, np.arange(len(gram)), side="right") - 1
         is_asked = np.isin(series, self._asked)
-        years = self._inputs.years[self._inputs.rows[self._folds[:-1]]]
+        gram, moments = gram[is_asked], moments[is_asked]
+        place = np.searchsorted(self._asked, series[is_asked])
+        first = np.searchsorted(place, np.arange(len(self._asked)))
+        starts = self._inputs.rows[self._folds[:-1][is_asked]]
+        years = self._inputs.years[starts]
         how, ratios = pooled(effects), self._ratios[self._asked]
         gains = []
         for year in np.unique(years):
             is_own = years == year
             is_other = ~is_own[:, None, None]
-            grams = self._summed(gram * is_other)[self._asked]
-            goals = self._summed(moments * is_other)[self._asked, :, 0]
+            grams = np.add.reduceat(gram * is_other, first)
+            goals = np.add.reduceat(moments * is_other, first)[..., 0]
             common = how.in_common_units(grams, goals, ratios)
             found = RandomCoefficients.fit(how, *common)[1] * how.factors(ratios)
-            is_own &= is_asked
             # of each fold of the year those of its series
-            found = found[np.searchsorted(self._asked, series[is_own])]
+            found = found[place[is_own]]
             rest, last = np.split(found, [-effects[-1].n_columns], axis=1)
             own = np.stack([np.hstack([rest, np.roll(last, k, 1)]) for k in shifts], -1)
             slope = moments[is_own] - 0.5 * gram[is_own] @ own

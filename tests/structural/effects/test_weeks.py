@@ -113,6 +113,16 @@ def test_errors_that_series_have_in_common_are_no_weeks() -> None:
     assert PART not in parts(forecaster)
 
 
+def test_a_lone_weekly_series_is_not_told_what_finer_harmonics_tell() -> None:
+    weeks = pd.date_range("2010-01-04", periods=520, freq="W-MON")
+    year = 2 * np.pi * np.arange(520) / (365.25 / 7)
+    wave = sum(10 * np.cos(k * (year - 1.0)) for k in range(1, 13))
+    noise = np.random.default_rng(9).normal(size=520)
+    forecaster = StructuralForecaster(random_state=0)
+    forecaster.fit(pd.Series(500 + wave + noise, weeks))
+    assert PART not in parts(forecaster)
+
+
 def test_series_of_a_panel_share_weeks() -> None:
     weeks = pd.date_range("2020-01-06", periods=130, freq="W-MON")
     rng, pieces = np.random.default_rng(7), []
