@@ -519,6 +519,7 @@ _RECORDS = (
     modulation.Day,
     modulation.Month,
     modulation.NamedDays,
+    modulation.Weeks,
     modulation.Steps,
     modulation.TradingDays,
     Coupling,

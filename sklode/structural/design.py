@@ -17,6 +17,7 @@ from sklode.data.calendars import (
     RowPeriod,
     has_dates,
     share_of_month,
+    week_of_year,
     weeks_passed,
 )
 from sklode.data.observations import Observations
@@ -92,11 +93,13 @@ class Design:
         n = len(ticks)
         day: Array = np.zeros((n, 2))
         months: Array = np.zeros(n)
+        weeks: Array = np.zeros(n)
         named: Array | Flags = np.zeros((n, 0, 0))
         if self.cycle is not None:
             day = place_in(self.cycle, ticks, like)
         if has_dates(like):
             months = share_of_month(ticks, like)
+            weeks = week_of_year(ticks, like).astype(np.float64)
         share_of_day, day_of_week = day.T
         if self.calendar is not None:
             named = self.calendar.at(ticks, like)
@@ -109,6 +112,7 @@ class Design:
             share_of_day=share_of_day,
             day_of_week=day_of_week,
             share_of_month=months,
+            week_of_year=weeks,
             named=named,
             weekdays=self.period.weekdays(ticks, like),
         )

@@ -13,7 +13,12 @@ from functools import cached_property
 import numpy as np
 
 from sklode.data.arrays import Array
-from sklode.data.calendars import RowPeriod, shows_months
+from sklode.data.calendars import (
+    RowPeriod,
+    shows_months,
+    shows_weeks,
+    years_to_last,
+)
 from sklode.data.known import Known
 from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
@@ -220,10 +225,14 @@ class _ColumnSearch:
         days = cycle if cycle and {*cycle} <= {*seasons} else None
         is_named = self.seasons is not None
         has_month = not is_named and shows_months(rows.ticks, rows.bounds, rows.like)
+        years = np.zeros(0, dtype=np.int64)
+        if not is_named and shows_weeks(rows.ticks, rows.bounds, rows.like):
+            years = years_to_last(rows.ticks, rows.like)
         n_controls, calendar = rows.controls.shape[1], design.calendar
         has_age = grows_old(table)
         has_weekdays = not is_named and design.period.has_weekdays
-        has_calendar = has_month or has_weekdays or bool(calendar) or bool(self._edges)
+        is_seen = has_month or has_weekdays or len(years) > 0
+        has_calendar = is_seen or bool(calendar) or bool(self._edges)
         if not (n_controls or days or has_calendar or self.delays or has_age):
             return SearchRows(table, None)
         inputs = Inputs(
@@ -235,6 +244,7 @@ class _ColumnSearch:
             rows=np.flatnonzero(~np.isnan(rows.values[:, self.column])),
             has_month=has_month,
             has_weekdays=has_weekdays,
+            years=years,
             n_kinds=len(calendar.names) + 1 if calendar else 0,
             blocks=self.known.blocks,
             edges=self._edges,

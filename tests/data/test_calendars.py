@@ -19,6 +19,8 @@ from sklode.data.calendars import (
     RowPeriod,
     closed_hours,
     share_of_month,
+    shows_weeks,
+    week_of_year,
 )
 from sklode.data.ticks import ticks_of
 
@@ -186,6 +188,32 @@ def test_the_last_day_is_the_last_of_every_month() -> None:
         np.testing.assert_allclose(found, expected)
     local = pd.DatetimeIndex(["2024-01-31 23:30"], tz="UTC").tz_convert("Asia/Tokyo")
     assert share_of_month(ticks_of(local), local)[0] < 0.02
+
+
+def test_weeks_are_those_of_iso_8601_on_the_wall() -> None:
+    days = pd.date_range("1965-01-01", "2040-12-31")
+    weeks = days.isocalendar().week.to_numpy()
+    for index in (days, days.to_period("D")):
+        np.testing.assert_array_equal(week_of_year(ticks_of(index), index), weeks)
+    local = pd.DatetimeIndex(["2024-01-07 23:30"], tz="UTC").tz_convert("Asia/Tokyo")
+    assert week_of_year(ticks_of(local), local)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [
+        (pd.date_range("2020-01-06", periods=460), True),
+        (pd.date_range("2020-01-06", periods=450), False),
+        (pd.period_range("2020-01-06", periods=66, freq="W-SUN"), True),
+        (pd.date_range("2000-01-31", periods=200, freq="ME"), False),
+        (pd.RangeIndex(900), False),
+    ],
+)
+def test_weeks_show_where_a_quarter_of_a_year_is_seen_twice(
+    index: Any, expected: bool
+) -> None:
+    ticks = ticks_of(index)
+    assert shows_weeks(ticks, np.array([0, len(ticks)]), index) == expected
 
 
 TABLES = {

@@ -42,6 +42,7 @@ from sklode.structural.effects.modulation import (
     NamedDays,
     Steps,
     TradingDays,
+    Weeks,
 )
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
@@ -113,6 +114,8 @@ class Inputs(NamedTuple):
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
     has_month: bool = False  # whether rows may show one
+    years: Numbers = np.zeros(0, dtype=np.int64)
+    """Which of the last years all rows are in; none: rows show no weeks of the year."""
     n_kinds: int = 0  # of named days; 0: none are known
     blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
     edges: tuple[float, ...] = ()
@@ -145,7 +148,8 @@ class Inputs(NamedTuple):
         # among those kept is its number there
         new_rows = np.searchsorted(every, rows)
         features = self.features.at(every)
-        return self._replace(read=read, features=features, rows=new_rows)
+        years = self.years[every] if self.has_weeks else self.years
+        return self._replace(read=read, features=features, rows=new_rows, years=years)
 
     def _series_of(self, rows: Numbers) -> Numbers:
         """Return the series of rows."""
@@ -324,7 +328,7 @@ class Inputs(NamedTuple):
         return bases_of(column, values, n_knots)
 
     def _of_calendar(self) -> list[list[Effect]]:
-        """Return the forms of steps, of months, of their days and of named days."""
+        """Return the forms of what the calendar does."""
         found = []
         if self.edges:
             steps = Steps(self.edges)
@@ -417,6 +421,21 @@ class Inputs(NamedTuple):
         else:
             return bounds
         return np.append(np.concatenate(parts), bounds[-1]).astype(int)
+
+    @property
+    def has_weeks(self) -> bool:
+        """Whether rows may show weeks of the year."""
+        return len(self.years) > 0
+
+    @property
+    def weeks(self) -> list[Effect]:
+        """The forms of what weeks of the year do."""
+        return [Effect(Constant(), modulation=Weeks(), size=n) for n in _SIZES]
+
+    def folds_of_years(self, bounds: Numbers) -> Numbers:
+        """Return the bounds of the years of each series."""
+        starts = np.flatnonzero(np.diff(self.years[self.rows])) + 1
+        return np.union1d(bounds, starts)
 
     def _begins(self) -> Flags:
         """Return the rows at which a day begins, or the share of one falls."""

@@ -1,4 +1,4 @@
-"""Modulations: along what an effect changes: the day, the month, or named days.
+"""Modulations: along what an effect changes: day, month, year, or named days.
 
 Tested in tests/structural/effects/test_effect.py.
 """
@@ -28,6 +28,7 @@ _N_PLACES = 1 + 2 * len(WINDOWS)
 _DAYS_OF_WORK = 5  # of a week, from Monday on
 # in natural logarithms, of some ten options of trading days
 _ODDS_OF_TRADING = 2.5
+_WEEKS = 52  # of a year
 
 _EDGE = 5.0  # deviations of two rows' difference that an edge of the day has
 _FEWEST_DAYS = 3  # that show it
@@ -40,11 +41,12 @@ Cycle: TypeAlias = tuple[str, Sequence[str]]
 
 
 class CalendarFeatures(NamedTuple):
-    """Where in day, week and month rows lie, and which named days are near."""
+    """Where in day, week, month and year rows lie, and which named days are near."""
 
     share_of_day: Array  # (row,), that has passed
     day_of_week: Array  # (row,)
     share_of_month: Array  # (row,)
+    week_of_year: Array  # (row,), from 1 to 53; 0 without dates
     named: Array | Flags  # (row, place, kind), see `Calendar.at`
     weekdays: Array  # (row, 7), see `RowPeriod.weekdays`
 
@@ -174,6 +176,32 @@ class Month:
 
 
 @dataclass(frozen=True)
+class Weeks:
+    """Each week of the year has a value of its own. Weeks keep to weekdays."""
+
+    log_odds = _ODDS_OF_SHAPE
+    n_columns = _WEEKS
+    rank = 4
+    is_shape = True
+
+    def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
+        """Return each column times one in each week."""
+        week = features.week_of_year[:, None]
+        shares = (week == np.arange(1, _WEEKS + 1)).astype(np.float64)
+        # few years have one more week: it lies between the last one and the first
+        shares[week[:, 0] > _WEEKS, :: _WEEKS - 1] = 0.5
+        return _product(columns, size * shares)
+
+    def name(self, cycle: Cycle) -> str:
+        """Return the name of an effect of the calendar alone."""
+        return "weeks of the year"
+
+    def suffix(self, cycle: Cycle) -> str:
+        """Return what it adds to the name of an effect of a column."""
+        return " in weeks of the year"
+
+
+@dataclass(frozen=True)
 class NamedDays:
     """On named days: something in common, and something of each kind."""
 
@@ -254,7 +282,7 @@ class TradingDays:
         return " by trading days"
 
 
-Modulation: TypeAlias = Always | Day | Steps | Month | NamedDays | TradingDays
+Modulation: TypeAlias = Always | Day | Steps | Month | Weeks | NamedDays | TradingDays
 ALWAYS = Always()
 
 

@@ -85,12 +85,14 @@ class EffectJudge:
         inputs: Inputs,
         start: Estimate,
         scaling: Scaling,
+        by_year: bool = False,
     ) -> None:
         self._start, self._inputs, self._span = start, inputs, span
         self.scaling, self._table = scaling, table
         self._ratios = scaling.ratios(len(table.lengths))
-        # folds of whole weeks, that tell by turns what others do
-        self._folds = inputs.folds(table.bounds)
+        # folds of whole weeks, or of years, that tell by turns what others do
+        folds = inputs.folds_of_years if by_year else inputs.folds
+        self._folds = folds(table.bounds)
         # of each series the first fold, for sums over these
         starts = self._folds[:-1]
         self._first = np.searchsorted(starts, table.bounds[:-1])
@@ -185,10 +187,7 @@ class EffectJudge:
         gains = self._held_out([effect, *others])
         if without := [*plain, *others]:
             gains = gains - self._held_out(without)
-        least = _PROVED if len(gains) > 3 else _PROVED_BY_FEW
-        # gains of chance, of mean zero, have a sum whose variance is the
-        # sum of their squares
-        return bool(gains.sum() > least * math.sqrt(gains @ gains))
+        return _are_proof(gains)
 
     def best(
         self, options: list[Effect], others: list[Effect]
@@ -261,6 +260,61 @@ class EffectJudge:
         held = self._searched(places)
         effects = [held[k] for k in sorted(held)]
         return self._with_coefficients(effects) if effects else Estimate()
+
+    def with_weeks(self) -> Estimate:
+        """Return the effects of ``start`` and weeks of the year, if years prove these.
+
+        Others are as they were. By years their size is chosen as well: errors that
+        series have in common are no evidence, however many series have them. Nor do
+        weeks act that would gain as much in other places of the year, a placebo.
+        """
+        others, options = list(self._start.effects), self._inputs.weeks
+        base = self._by_year(others) if others else 0.0
+
+        def gains(effect: Effect, shifts: Sequence[int] = (0,)) -> Array:
+            return self._by_year([*others, effect], shifts) - base
+
+        if self._is_panel:
+            options = [option.shared for option in options]
+        best = max(options, key=lambda option: gains(option).sum())
+        if self._is_panel:
+            options = [replace(best, pooling=own) for own in best.pooling.near]
+            best = max(options, key=lambda option: gains(option).sum())
+        true, *placebo = gains(best, range(best.n_columns))
+        if not _are_proof(true) or true.sum() <= np.sum(placebo, axis=1).max():
+            return self._start
+        return self._with_coefficients([*others, best])
+
+    def _by_year(self, effects: list[Effect], shifts: Sequence[int] = (0,)) -> Array:
+        """Return how much more probable effects make years, (shift, year), in logs.
+
+        Coefficients are those of the other years, as some series of a panel tell;
+        those of the last effect are of columns so many places before.
+        """
+        gram, moments = self._by_fold(effects)
+        series = np.searchsorted(self._first, np.arange(len(gram)), side="right") - 1
+        is_asked = np.isin(series, self._asked)
+        gram, moments = gram[is_asked], moments[is_asked]
+        place = np.searchsorted(self._asked, series[is_asked])
+        first = np.searchsorted(place, np.arange(len(self._asked)))
+        starts = self._inputs.rows[self._folds[:-1][is_asked]]
+        years = self._inputs.years[starts]
+        how, ratios = pooled(effects), self._ratios[self._asked]
+        gains = []
+        for year in np.unique(years):
+            is_own = years == year
+            is_other = ~is_own[:, None, None]
+            grams = np.add.reduceat(gram * is_other, first)
+            goals = np.add.reduceat(moments * is_other, first)[..., 0]
+            common = how.in_common_units(grams, goals, ratios)
+            found = RandomCoefficients.fit(how, *common)[1] * how.factors(ratios)
+            # of each fold of the year those of its series
+            found = found[place[is_own]]
+            rest, last = np.split(found, [-effects[-1].n_columns], axis=1)
+            own = np.stack([np.hstack([rest, np.roll(last, k, 1)]) for k in shifts], -1)
+            slope = moments[is_own] - 0.5 * gram[is_own] @ own
+            gains.append((own * slope).sum((0, 1)))
+        return np.transpose(gains)
 
     def estimated(self) -> Estimate:
         """Return the effects of ``start`` with their most probable coefficients."""
@@ -351,6 +405,14 @@ class EffectJudge:
             if best is not None:
                 proved[k] = self._shared_best(best, others)
         return proved
+
+
+def _are_proof(gains: Array) -> bool:
+    """Return whether more than one fold gains, and all in sum."""
+    least = _PROVED if len(gains) > 3 else _PROVED_BY_FEW
+    # gains of chance, of mean zero, have a sum whose variance is the
+    # sum of their squares
+    return bool(gains.sum() > least * math.sqrt(gains @ gains))
 
 
 def centred(columns: Array, table: ChannelRows, how: Pooled) -> Array:

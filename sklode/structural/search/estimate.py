@@ -379,6 +379,18 @@ class Estimator:
         judge = self._judge(candidate, self._inputs_judged, start)
         return self._everywhere(judge.selected(), judge.scaling)
 
+    def with_weeks(self, candidate: Candidate, start: Estimate) -> Estimate:
+        """Return the effects of ``start``, and weeks of the year if years prove these.
+
+        These are chosen beside all harmonics that a candidate has: what fewer leave
+        recurs as well.
+        """
+        inputs = self._inputs_judged
+        if inputs is None or not inputs.has_weeks:
+            return start
+        judge = self._judge(candidate, inputs, start, by_year=True)
+        return self._everywhere(judge.with_weeks(), judge.scaling)
+
     def estimated_effects(self, candidate: Candidate, start: Estimate) -> Estimate:
         """Return the effects of ``start``, their coefficients estimated again."""
         if self._inputs_judged is None or not start.effects:
@@ -387,7 +399,11 @@ class Estimator:
         return self._everywhere(judge.estimated(), judge.scaling)
 
     def _judge(
-        self, candidate: Candidate, inputs: Inputs, start: Estimate
+        self,
+        candidate: Candidate,
+        inputs: Inputs,
+        start: Estimate,
+        by_year: bool = False,
     ) -> EffectJudge:
         """Return what judges effects by the judged rows."""
         known = start
@@ -403,6 +419,7 @@ class Estimator:
             inputs=inputs,
             start=start,
             scaling=scaling,
+            by_year=by_year,
         )
 
     def _everywhere(self, found: Estimate, scaling: Scaling) -> Estimate:

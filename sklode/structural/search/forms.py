@@ -113,6 +113,9 @@ def fit_candidates(
     found = [_returning(estimator, c) if c.loss <= most else c for c in found]
     best = most_probable_of(found)
     near = [estimator.finer(c) for c in found if c.loss <= best.loss + _MARGIN]
+    if weeks := [c for one in near for c in search.with_weeks(one)]:
+        most = most_probable_of(near + weeks).loss + _MARGIN
+        near = [c for c in near + weeks if c.loss <= most]
     n_judged = len(estimator.judged.values)
     if not estimator.is_pooled and n_judged > _MANY:
         near = sorted(near, key=lambda c: c.loss)[:_POLISHED]
@@ -297,6 +300,18 @@ class _Search:
             hypothesis = tried
             found = [hypothesis]
         return [self._sharpened(one) for one in found]
+
+    def with_weeks(self, hypothesis: Hypothesis) -> list[Hypothesis]:
+        """Return a hypothesis with weeks of the year, with all harmonics; none: as is.
+
+        What fewer harmonics of the year leave recurs as well, and would pass for weeks.
+        """
+        before = hypothesis.estimate
+        estimate = self.estimator.with_weeks(hypothesis.candidate, before)
+        if len(estimate.effects) == len(before.effects):
+            return []
+        found = self.with_effects_of(estimate, hypothesis)
+        return [self.estimator.finer(one) for one in found]
 
     def _sharpened(self, hypothesis: Hypothesis) -> Hypothesis:
         """Return a hypothesis with the time in which impulses fade, found once more.

@@ -28,6 +28,7 @@ from sklode.structural.effects.modulation import (
     NamedDays,
     Steps,
     TradingDays,
+    Weeks,
     edges_of,
 )
 from sklode.structural.effects.selection import EffectJudge, centred
@@ -67,8 +68,9 @@ def found_effects(forecaster: Any) -> list[str]:
 
 
 def features(n: int, **known: Any) -> CalendarFeatures:
-    """Return those of rows: at the beginning of day, week and month, but for some."""
-    each = dict.fromkeys(("share_of_day", "day_of_week", "share_of_month"), np.zeros(n))
+    """Return those of rows: where cycles begin and no week is known, but for some."""
+    names = "share_of_day", "day_of_week", "share_of_month", "week_of_year"
+    each = dict.fromkeys(names, np.zeros(n))
     more = {"named": np.zeros((n, 0, 0)), "weekdays": np.zeros((n, 7))}
     return CalendarFeatures(**{**each, **more, **known})
 
@@ -193,6 +195,7 @@ CALLED = {
     "u (line along the day)": Effect(Line(0), modulation=Day(harmonics=3)),
     "kind (levels)": Effect(Levels(1, 2)),
     "month": Effect(Constant(), modulation=Month(4)),
+    "weeks of the year": Effect(Constant(), modulation=Weeks()),
     "day, in steps": Effect(Constant(), modulation=Steps((0.4, 0.7))),
     "holidays": Effect(Constant(), modulation=NamedDays(3)),
     "trading days": Effect(Constant(), modulation=TradingDays()),
