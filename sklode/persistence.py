@@ -603,13 +603,8 @@ def _random_coefficients_16(
 
 
 def _named_days_17(window: int = 0, **parts: Any) -> modulation.NamedDays:
-    """Return named days of a format whose windows before and after were others."""
-    if window:
-        _refuse(
-            "the days around named ones as they were counted before",
-            "Fit anew and save that.",
-        )
-    return modulation.NamedDays(**parts)
+    """Return named days of a format that had windows for periods alone."""
+    return modulation.NamedDays(window=window, of_periods=window > 0, **parts)
 
 
 # What makes the kinds of formats before that had other names or parts.

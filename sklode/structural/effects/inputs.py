@@ -351,7 +351,7 @@ class Inputs(NamedTuple):
             found.append(of_trading)
         if self.n_kinds:
             several = [
-                NamedDays(self.n_kinds, sides, begins, window)
+                NamedDays(self.n_kinds, sides, begins, window, self.features.of_periods)
                 for begins in (False, True)[: 1 + self.features.may_begin]
                 for sides in (False, True)
                 for window in range(len(WINDOWS) if sides else 1)

@@ -55,6 +55,11 @@ class CalendarFeatures(NamedTuple):
         return CalendarFeatures._make(column[rows] for column in self)
 
     @property
+    def of_periods(self) -> bool:
+        """Whether rows stand for more than a day, of which shares are named."""
+        return self.named.dtype != np.bool_
+
+    @property
     def may_begin(self) -> bool:
         """Whether rows stand for weeks that may begin on their stamps, or end there."""
         return self.named.shape[1] > _N_PLACES
@@ -209,27 +214,36 @@ class NamedDays:
     sides: bool = False  # whether the days before and after named ones differ too
     begins: bool = False  # whether a week's stamp begins it; or ends it
     window: int = 0  # number of the widest that counts as beside them
+    of_periods: bool = False  # whether rows stand for more than a day
     rank = 0
     log_odds = 0.0
 
     @property
     def is_shape(self) -> bool:
-        """Whether it is of wide windows, that most days may be in by chance."""
-        return self.window > 0
+        """Whether it is of wide windows of days, that many days are in by chance."""
+        return self.window > 0 and not self.of_periods
 
     @property
     def n_columns(self) -> int:
         """Number of its columns."""
-        return (1 + self.kinds) * (1 + 2 * (1 + self.window) * self.sides)
+        return (1 + self.kinds) * len(self._places)
+
+    @property
+    def _places(self) -> list[int]:
+        """Numbers of what it reads, of each kind: named days, and windows of others."""
+        first = _N_PLACES if self.begins else 0
+        windows: Sequence[int] = []
+        if self.sides and self.of_periods:
+            windows = [self.window]  # shares of its days change smoothly
+        elif self.sides:
+            windows = range(self.window + 1)  # the nearest days are in all windows
+        beside = [2 * k + side for k in windows for side in (1, 2)]
+        return [first, *(first + place for place in beside)]
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times one of all named days, and one of each kind."""
         found = []
-        first = _N_PLACES if self.begins else 0
-        # the nearest days are in all windows
-        n_beside = 2 * (1 + self.window) if self.sides else 0
-        places = range(first, first + 1 + n_beside)
-        for place in places:
+        for place in self._places:
             share = features.named[:, place]
             found += [share.sum(axis=1, keepdims=True), _OWN * share]
         return _product(columns, size * np.hstack(found))
