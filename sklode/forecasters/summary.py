@@ -130,7 +130,9 @@ def _parts(components: pd.DataFrame) -> str:
         text += [values] * (values != "any")
         text += [f"{kinds} kinds of series"] * int(kinds > 1)
         ratio = parts["dispersion"].iloc[0]
-        by_clock = f"errors up to {ratio:.2g} times as wide at some hours as at others"
+        by_clock = (
+            f"errors up to {ratio:.2g} times as wide at some hours or days as at others"
+        )
         text += [by_clock] * int(ratio > 1)
         lines.append(f"{channel}: {', '.join(text)}")
     return "\n".join(lines)
