@@ -18,9 +18,10 @@ from sklode.data.ticks import DAY, stamps_of
 # by rows at most so far apart
 _FEWEST_MONTHS = 3
 _MOST_GAP = 4 * DAY
-# a quarter of a year is seen twice in more weeks than
-# this, of rows at most so far apart
-_FEWEST_WEEKS, _MOST_GAP_OF_WEEKS = 65, 7 * DAY
+# a quarter of a year is seen twice in more weeks than this
+_FEWEST_WEEKS = 65
+_FIRST_MONDAY = np.datetime64("1970-01-05", "ns")
+_WEEK = np.timedelta64(7 * DAY, "ns")
 _FEWEST_DAYS = 5  # that show closed nights
 _DAYS_OF_MONTH = 30.44
 _MOST_OFF = 3  # days of stamps of months from their first or last day
@@ -65,17 +66,15 @@ def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
 
 def weeks_passed(ticks: Numbers, like: pd.Index) -> Array:
     """Return how many weeks have passed at each stamp, by the wall clock."""
-    # since a Monday, the fifth of January 1970
-    since = _wall(ticks, like) - np.datetime64("1970-01-05", "ns")
-    weeks: Array = since / np.timedelta64(7 * DAY, "ns")
+    weeks: Array = (_wall(ticks, like) - _FIRST_MONDAY) / _WEEK
     return weeks
 
 
 def week_of_year(ticks: Numbers, like: pd.Index) -> Numbers:
     """Return the week of the year of each stamp, from 1 to 53 (ISO 8601)."""
-    monday = _monday(_wall(ticks, like))
-    # a week is of the year that its Thursday is in
-    thursday = monday + 3
+    # a week is of the year that its Thursday is in; the first one is day 7 of 1970
+    weeks = (_wall(ticks, like) - _FIRST_MONDAY) // _WEEK
+    thursday = (7 * (weeks + 1)).astype("datetime64[D]")
     first = thursday.astype("datetime64[Y]").astype("datetime64[D]")
     week: Numbers = (thursday - first).astype(np.int64) // 7 + 1
     return week
@@ -93,19 +92,10 @@ def shows_weeks(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
     if not has_dates(like):
         return False
     longest = int(np.diff(bounds).argmax())
-    wall = _wall(ticks[bounds[longest] : bounds[longest + 1]], like)
-    if len(np.unique(_monday(wall))) <= _FEWEST_WEEKS:
+    since = _wall(ticks[bounds[longest] : bounds[longest + 1]], like) - _FIRST_MONDAY
+    if len(np.unique(since // _WEEK)) <= _FEWEST_WEEKS:
         return False
-    gaps = np.diff(wall).astype(np.int64)
-    return bool(np.median(gaps) <= _MOST_GAP_OF_WEEKS)
-
-
-def _monday(wall: NDArray[np.datetime64]) -> NDArray[np.datetime64]:
-    """Return the Monday at or before each stamp, as a day."""
-    days = wall.astype("datetime64[D]")
-    # numbers of days count from 1970-01-01, a Thursday
-    passed = (days.astype(np.int64) + 3) % 7
-    return days - passed.astype("timedelta64[D]")
+    return bool(np.median(np.diff(since)) <= _WEEK)
 
 
 def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:

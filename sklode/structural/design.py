@@ -117,10 +117,10 @@ class Design:
             weekdays=self.period.weekdays(ticks, like),
         )
 
-    def clock(self, ticks: Numbers, like: pd.Index) -> tuple[Array, Array]:
+    def clock(self, ticks: Numbers, like: pd.Index) -> Array:
         """Return the share of the day that has passed, and how many weeks have.
 
-        Or of what stands for them.
+        Or of what stands for them; (row, 2).
         """
         share_of_day: Array = np.zeros(len(ticks))
         weeks: Array = share_of_day
@@ -130,7 +130,7 @@ class Design:
             weeks = ticks / week
         if has_dates(like):
             weeks = weeks_passed(ticks, like)
-        return share_of_day, weeks
+        return np.column_stack([share_of_day, weeks])
 
     def read(self, rows: Observations) -> Read:
         """Return what effects may read at rows."""

@@ -299,11 +299,19 @@ class FilteredColumn:
             for k, mine in self.by_heaviest(self.table)
         }
 
-    def dispersions(self, clock: Clock) -> dict[int, Dispersion]:
-        """Return how wide errors are by the ``clock`` at its rows, by candidate."""
+    def dispersions(self, passed: Array) -> dict[int, Dispersion]:
+        """Return how wide errors are by the clock, by heaviest candidate.
+
+        ``passed`` (row, 2) is what `Design.clock` says at its rows.
+        """
+        clock = Clock.shown(passed)
         return {
             k: Dispersion.measured(
-                self.candidates[k], self.table.where(mine), self.span, clock.where(mine)
+                self.candidates[k],
+                self.table.where(mine),
+                self.span,
+                clock=clock,
+                passed=passed[mine],
             )
             for k, mine in self.by_heaviest(self.table)
         }

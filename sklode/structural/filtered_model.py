@@ -18,7 +18,7 @@ from sklode.structural.effects.effect import places
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive.closed import closed
-from sklode.structural.predictive.dispersion import Clock, Dispersion
+from sklode.structural.predictive.dispersion import Dispersion
 from sklode.structural.predictive.limits import Limits
 from sklode.structural.predictive.steps import (
     Adjustment,
@@ -249,23 +249,20 @@ class FilteredModel:
     def _dispersions(self) -> list[dict[int, Dispersion]]:
         """How wide errors are by the clock, by column and heaviest candidate."""
         return [
-            column.dispersions(Clock.of(self._clock_at(column.table)))
-            for column in self.columns
+            column.dispersions(self._clock_at(column.table)) for column in self.columns
         ]
 
     def dispersion(self, channel: int, queries: ChannelRows) -> Array:
         """Return how much wider errors are than usual, by the clock at rows, (row,)."""
-        column, found = self.columns[channel], np.ones(len(queries.times))
-        shown = self._clock_at(column.table)
-        clock = Clock.of(self._clock_at(queries), shown)
-        for k, mine in column.by_heaviest(queries):
-            # else of series without rows
-            if k in self._dispersions[channel]:
-                found[mine] = self._dispersions[channel][k].at(clock.where(mine))
+        found, passed = np.ones(len(queries.times)), self._clock_at(queries)
+        each = self._dispersions[channel]
+        for k, mine in self.columns[channel].by_heaviest(queries):
+            if k in each:  # else of series without rows
+                found[mine] = each[k].at(passed[mine])
         return found
 
-    def _clock_at(self, rows: ChannelRows) -> tuple[Array, Array]:
-        """Return what `Design.clock` says at rows, (row,) each."""
+    def _clock_at(self, rows: ChannelRows) -> Array:
+        """Return what `Design.clock` says at rows, (row, 2)."""
         seen, unit = self.observations, self.model.design.unit
         # whole numbers may lie farther apart than there are any
         since = np.clip(np.round(rows.times * unit), -_FARTHEST, _FARTHEST)

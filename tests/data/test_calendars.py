@@ -574,6 +574,7 @@ PERIODS = {
 
 @pytest.mark.parametrize("days", SPARSE)
 @pytest.mark.parametrize("kind", PERIODS)
+# noise cannot show where weeks begin: of weekly stamps that is said
 @pytest.mark.filterwarnings("ignore:holidays of weeks should tell")
 def test_few_named_days_move_no_forecast_of_periods_far(kind: str, days: str) -> None:
     index = PERIODS[kind]

@@ -20,14 +20,17 @@ from sklode.structural.candidates import Candidate
 from sklode.structural.effects.modulation import harmonics_of
 from sklode.structural.filter.system import THRESHOLD
 from sklode.structural.predictive.scale_by_lead import burnt, errors_ahead, telling
-from sklode.structural.rows import ChannelRows, Rows
+from sklode.structural.rows import ChannelRows
 
 # harmonics, of the day and of the week
-_OF_DAY, _OF_WEEK = 4, 2
+_OF_DAY = 4
+_OF_WEEK = 2
 # of a week: rows farther apart tell nothing of it
 _MOST_GAP = 0.25
-# that tell, and from how many of these rows on is looked ahead, of all series
-_MOST_ROWS, _ORIGINS = 2016, 400
+# that tell, of each series
+_MOST_ROWS = 2016
+# of all series, from which is looked ahead
+_ORIGINS = 400
 # neighbouring rows that err as one
 _ALIKE = 4.0
 # by scoring
@@ -37,49 +40,51 @@ _MOST_MOVED = 1.0
 
 
 class Clock(NamedTuple):
-    """Few harmonics of day and week at rows, and a mean."""
+    """How many harmonics of day and week rows show, (row, 2) of `Design.clock`."""
 
-    columns: Array  # (row, coefficient)
+    of_day: int = 0
+    of_week: int = 0
 
     @classmethod
-    def of(
-        cls, passed: tuple[Array, Array], shown: tuple[Array, Array] | None = None
-    ) -> Clock:
-        """Return those of rows, of ``passed`` shares of days, and weeks, (row,) each.
-
-        There are as many as rows that have ``shown`` these tell of; None: as these.
-        """
-        days, weeks = passed if shown is None else shown
+    def shown(cls, passed: Array) -> Clock:
+        """Return what rows of shares of days, and weeks, show."""
+        days, weeks = passed.T
         of_day = min(_n_stamps(days) // 2, _OF_DAY)
         gaps, of_week = np.diff(weeks), 0
         if (gaps > 0).any() and np.median(gaps[gaps > 0]) <= _MOST_GAP:
             of_week = min(_n_stamps(weeks % 1) // 2, _OF_WEEK)
-        share, several = passed
-        pairs = (share, of_day), (several % 1, of_week)
-        shapes = [harmonics_of(share, n, size=1.0) for share, n in pairs if n]
-        return cls(np.hstack([*shapes, np.ones((len(passed[0]), 1))]))
+        return cls(of_day, of_week)
 
-    def where(self, rows: Rows) -> Clock:
-        """Return those of some rows."""
-        return Clock(self.columns[rows])
+    def columns(self, passed: Array) -> Array:
+        """Return harmonics at rows, and a mean, (row, coefficient)."""
+        days, weeks = passed.T
+        pairs = (days, self.of_day), (weeks % 1, self.of_week)
+        shapes = [harmonics_of(share, n, size=1.0) for share, n in pairs if n]
+        return np.hstack([*shapes, np.ones((len(passed), 1))])
 
 
 class Dispersion(NamedTuple):
     """Factors of standard deviations by the clock; none: of all times alike."""
 
-    coefficients: Array = np.zeros(0)
+    clock: Clock = Clock()
+    coefficients: Array = np.zeros(1)
 
     @classmethod
     def measured(
-        cls, candidate: Candidate, table: ChannelRows, span: float, clock: Clock
+        cls,
+        candidate: Candidate,
+        table: ChannelRows,
+        span: float,
+        clock: Clock,
+        passed: Array,
     ) -> Dispersion:
         """Measure it by the errors ahead that a candidate made at rows of series.
 
         Those of next rows alone would not do: far ahead all hours have the error of
-        the level.
+        the level. ``passed`` (row, 2) is what `Design.clock` says.
         """
-        series = telling(candidate, table)
-        errors, columns, n_rows = [], [], 0
+        series = telling(candidate, table) if any(clock) else []
+        errors, places, n_rows = [], [], 0
         for k in series:
             own, n = table.alone(k), int(table.lengths[k])
             first = max(burnt(candidate, n), n - _MOST_ROWS)
@@ -89,24 +94,26 @@ class Dispersion(NamedTuple):
             found, rows, _ = errors_ahead(candidate.alone(k), own, span, origins)
             there = np.isfinite(found)
             errors.append(found[there])
-            columns.append(clock.columns[table.bounds[k] + rows[there]])
+            places.append(table.bounds[k] + rows[there])
             n_rows += len(np.unique(rows[there]))
         if not series:
             return cls()
         several = np.concatenate(errors)
         # each row was asked many times, and neighbours err alike
         worth = n_rows / max(len(several), 1) / _ALIKE
-        return cls.fitted(several, np.concatenate(columns), worth)
+        return cls.fitted(several, passed[np.concatenate(places)], clock, worth)
 
     @classmethod
-    def fitted(cls, errors: Array, X: Array, worth: float = 1.0) -> Dispersion:
+    def fitted(
+        cls, errors: Array, passed: Array, clock: Clock, worth: float = 1.0
+    ) -> Dispersion:
         """Fit it to errors, in deviations, if they tell of it.
 
-        ``X`` (error, coefficient) are their `Clock.columns`; each error counts as so
-        many.
+        ``passed`` (error, 2) is as in `measured`; each error counts as so many.
         """
-        if X.shape[1] < 2:
+        if not any(clock):
             return cls()
+        X = clock.columns(passed)
         found, squares = np.zeros(X.shape[1]), errors**2
         information = 2 * worth * X.T @ X + np.eye(len(found))
         for _ in range(_STEPS):
@@ -127,13 +134,11 @@ class Dispersion(NamedTuple):
             return cls()
         # on the whole as wide as the model says
         found[-1] -= level
-        return cls(found)
+        return cls(clock, found)
 
-    def at(self, clock: Clock) -> Array:
-        """Return factors at rows, (row,)."""
-        if not len(self.coefficients):
-            return np.ones(len(clock.columns))
-        found: Array = np.exp(clock.columns @ self.coefficients)
+    def at(self, passed: Array) -> Array:
+        """Return factors at rows, (row,), of what `Design.clock` says there."""
+        found: Array = np.exp(self.clock.columns(passed) @ self.coefficients)
         return found
 
 

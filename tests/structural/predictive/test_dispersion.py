@@ -110,25 +110,25 @@ def test_equal_noise_is_left_alone(seed: int) -> None:
     assert found.max() < 1.1 * found.min()
 
 
-def shares(n: int) -> tuple[np.ndarray, np.ndarray]:
+def shares(n: int) -> np.ndarray:
     hours = np.arange(n)
-    return hours % 24 / 24, hours / 168
+    return np.column_stack([hours % 24 / 24, hours / 168])
 
 
 def test_few_harmonics_are_found_and_outliers_hardly_count() -> None:
     rng = np.random.default_rng(0)
     passed = shares(24 * 100)
-    day, week = (2 * np.pi * share for share in passed)
+    day, week = (2 * np.pi * share for share in passed.T)
     true = np.exp(0.8 * np.cos(day) + 0.4 * np.sin(week))
     expected = true / np.sqrt((true**2).mean())
     errors = expected * rng.normal(size=len(true))
-    clock = Clock.of(passed)
-    found = Dispersion.fitted(errors, clock.columns).at(clock)
+    clock = Clock.shown(passed)
+    found = Dispersion.fitted(errors, passed, clock).at(passed)
     assert (found**2).mean() == pytest.approx(1)
     np.testing.assert_allclose(found, expected, rtol=0.25)
     # one absurd value at noon
     errors[24 * 50 + 12] = 1e6 * THRESHOLD
-    absurd = Dispersion.fitted(errors, clock.columns).at(clock)
+    absurd = Dispersion.fitted(errors, passed, clock).at(passed)
     np.testing.assert_allclose(absurd, found, rtol=0.1)
 
 
@@ -144,9 +144,10 @@ def test_rows_far_apart_tell_of_no_day_or_week(freq: str) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 5, 24])
 def test_of_few_rows_nothing_is_told(n: int) -> None:
-    clock = Clock.of(shares(n))
-    found = Dispersion.fitted(np.full(n, 5.0), clock.columns)
-    assert (found.at(clock) == 1).all()
+    passed = shares(n)
+    clock = Clock.shown(passed)
+    found = Dispersion.fitted(np.full(n, 5.0), passed, clock)
+    assert (found.at(passed) == 1).all()
 
 
 def test_what_all_hours_share_hides_how_they_differ() -> None:
