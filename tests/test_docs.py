@@ -235,7 +235,13 @@ def a_year_of_passengers_is_known_from_its_parts(shown: Names) -> None:
     assert shown["error"] == pytest.approx(24, abs=1)
     assert shown["naive"] == pytest.approx(71, abs=0.5)
     parts = shown["forecaster"].components_.index.get_level_values("part")
-    assert [*parts] == ["trend", "deviation", "season of 12 periods", "trading days", "noise"]
+    assert [*parts] == [
+        "trend",
+        "deviation",
+        "season of 12 periods",
+        "trading days",
+        "noise",
+    ]
 
 
 @says("clipping.md")

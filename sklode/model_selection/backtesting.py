@@ -16,8 +16,8 @@ from sklode.data.arrays import Array, Flags, Frame, Numbers
 from sklode.data.checks import check_count, check_index, check_probabilities
 from sklode.data.history import History
 from sklode.data.observations import Observations
+from sklode.data.scores import energy_score, quantile_crps
 from sklode.data.ticks import series_of
-from sklode.model_selection.scores import energy_score, quantile_crps
 from sklode.model_selection.simple import (
     hours_of_week,
     seasons_of,

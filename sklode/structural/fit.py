@@ -222,6 +222,8 @@ class _ColumnSearch:
     ) -> SearchRows:
         """Return the column's rows, and what effects may read there."""
         design, cycle = self.design, self.design.cycle
+        seen = np.flatnonzero(~np.isnan(rows.values[:, self.column]))
+        passed = design.clock(rows.ticks[seen], rows.like)
         days = cycle if cycle and {*cycle} <= {*seasons} else None
         is_named = self.seasons is not None
         has_month = not is_named and shows_months(rows.ticks, rows.bounds, rows.like)
@@ -234,14 +236,14 @@ class _ColumnSearch:
         is_seen = has_month or has_weekdays or len(years) > 0
         has_calendar = is_seen or bool(calendar) or bool(self._edges)
         if not (n_controls or days or has_calendar or self.delays or has_age):
-            return SearchRows(table, None)
+            return SearchRows(table, None, passed)
         inputs = Inputs(
             read=design.read(rows),
             n_controls=n_controls,
             units=ColumnUnits(design.location, design.scale),
             features=design.features(rows.ticks, rows.like),
             n_days=round(days[1] / days[0]) if days else 0,
-            rows=np.flatnonzero(~np.isnan(rows.values[:, self.column])),
+            rows=seen,
             has_month=has_month,
             has_weekdays=has_weekdays,
             years=years,
@@ -250,7 +252,7 @@ class _ColumnSearch:
             edges=self._edges,
             delays=tuple((n_controls + j, own) for j, own in self.delays),
         )
-        return SearchRows(table, inputs)
+        return SearchRows(table, inputs, passed)
 
     @cached_property
     def _edges(self) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ Tested in tests/structural/predictive/test_dispersion.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,12 @@ from sklode.data.arrays import Array
 from sklode.structural.candidates import Candidate
 from sklode.structural.effects.modulation import harmonics_of
 from sklode.structural.filter.system import THRESHOLD
-from sklode.structural.predictive.scale_by_lead import burnt, errors_ahead, telling
+from sklode.structural.predictive.scale_by_lead import (
+    Ahead,
+    burnt,
+    forecasts_ahead,
+    telling,
+)
 from sklode.structural.rows import ChannelRows
 
 # harmonics, of the day and of the week
@@ -83,25 +89,24 @@ class Dispersion(NamedTuple):
         Those of next rows alone would not do: far ahead all hours have the error of
         the level. ``passed`` (row, 2) is what `Design.clock` says.
         """
-        series = telling(candidate, table) if any(clock) else []
-        errors, places, n_rows = [], [], 0
-        for k in series:
-            own, n = table.alone(k), int(table.lengths[k])
-            first = max(burnt(candidate, n), n - _MOST_ROWS)
-            # spread evenly over the last rows
-            every = math.ceil((n - 1 - first) * len(series) / _ORIGINS)
-            origins = np.arange(first, n - 1, every)
-            found, rows, _ = errors_ahead(candidate.alone(k), own, span, origins)
-            there = np.isfinite(found)
-            errors.append(found[there])
-            places.append(table.bounds[k] + rows[there])
-            n_rows += len(np.unique(rows[there]))
-        if not series:
+        if not any(clock):
             return cls()
-        several = np.concatenate(errors)
+        several = list(spread_ahead(candidate, candidate.scaling.rows(table), span))
+        return cls.of(several, clock, passed) if several else cls()
+
+    @classmethod
+    def of(
+        cls, several: list[tuple[int, Ahead]], clock: Clock, passed: Array
+    ) -> Dispersion:
+        """Measure it by forecasts of `spread_ahead`; the rest is as in `measured`."""
+        errors = np.concatenate([found.errors.ravel() for _, found in several])
+        rows = np.concatenate(
+            [(first + found.rows).ravel() for first, found in several]
+        )
+        known = np.isfinite(errors)
         # each row was asked many times, and neighbours err alike
-        worth = n_rows / max(len(several), 1) / _ALIKE
-        return cls.fitted(several, passed[np.concatenate(places)], clock, worth)
+        worth = len(np.unique(rows[known])) / max(known.sum(), 1) / _ALIKE
+        return cls.fitted(errors[known], passed[rows[known]], clock, worth)
 
     @classmethod
     def fitted(
@@ -140,6 +145,23 @@ class Dispersion(NamedTuple):
         """Return factors at rows, (row,), of what `Design.clock` says there."""
         found: Array = np.exp(self.clock.columns(passed) @ self.coefficients)
         return found
+
+
+def spread_ahead(
+    candidate: Candidate, table: ChannelRows, span: float
+) -> Iterator[tuple[int, Ahead]]:
+    """Yield series' first row, and forecasts from origins spread over the last ones.
+
+    ``table`` is in the units of the states.
+    """
+    series = telling(candidate, table)
+    for k in series:
+        n = int(table.lengths[k])
+        first = max(burnt(candidate, n), n - _MOST_ROWS)
+        every = math.ceil((n - 1 - first) * len(series) / _ORIGINS)
+        origins = np.arange(first, n - 1, every)
+        alone, own = candidate.alone(k), table.alone(k)
+        yield int(table.bounds[k]), forecasts_ahead(alone, own, span, origins)
 
 
 def _loss(squares: Array, logs: Array | float) -> Array:

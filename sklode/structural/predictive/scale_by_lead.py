@@ -16,7 +16,7 @@ from sklode.structural.filter.system import States
 from sklode.structural.rows import ChannelRows
 
 # last rows that are forecast from, and rows ahead
-_ORIGINS, _LEADS = 48, 24
+_ORIGINS, LEADS = 48, 24
 # of a panel; of more, some that are spread evenly
 _MOST_SERIES = 64
 # first rows, or this part of them: states are still vague there
@@ -53,8 +53,9 @@ class VarianceInflation(NamedTuple):
             alone, own = candidate.alone(series), table.alone(series)
             n = len(own.times)
             origins = np.arange(max(burnt(alone, n), n - 1 - _ORIGINS), n - 1)
-            errors, rows, leads = errors_ahead(alone, own, span, origins)
-            each.append((errors, n - 1.0 - rows, leads))
+            own = alone.scaling.rows(own)
+            found = forecasts_ahead(alone, own, span, origins)
+            each.append((found.errors, n - 1.0 - found.rows, found.leads))
         if not each:
             return cls(np.zeros(1), np.ones(1))
         errors, ages, leads = (np.concatenate(x) for x in zip(*each, strict=True))
@@ -106,15 +107,27 @@ def telling(candidate: Candidate, table: ChannelRows) -> list[int]:
     return found
 
 
-def errors_ahead(
-    candidate: Candidate, table: ChannelRows, span: float, origins: Numbers
-) -> tuple[Array, Numbers, Array]:
-    """Return errors in deviations, their rows, and leads; all (origin, lead).
+class Ahead(NamedTuple):
+    """What was forecast from origins of a lone series; all (origin, lead).
 
-    They are those of a lone series' next rows, had it ended at each of its ``origins``.
-    What has not come yet is NaN.
+    In the units of its states. Of what has not come yet errors and leads are NaN.
     """
-    model, table = candidate.model, candidate.scaling.rows(table)
+
+    signals: Array
+    deviations: Array
+    errors: Array  # in deviations
+    rows: Numbers
+    leads: Array
+
+
+def forecasts_ahead(
+    candidate: Candidate, table: ChannelRows, span: float, origins: Numbers
+) -> Ahead:
+    """Return forecasts of a lone series' next rows, had it ended at its ``origins``.
+
+    ``table`` is in the units of the states.
+    """
+    model = candidate.model
     space = model.space(span)
     n, states, before = len(table.times), candidate.first(space, 1), 0
     known = []
@@ -126,23 +139,29 @@ def errors_ahead(
         states = found.states
         known.append(states)
         before = origin + 1
-    rows = origins[:, None] + 1 + np.arange(_LEADS)
+    rows = origins[:, None] + 1 + np.arange(LEADS)
     there, rows = rows < n, np.minimum(rows, n - 1)
-    # each origin is as a series of its own, of ``_LEADS`` rows without values: the
+    # each origin is as a series of its own, of ``LEADS`` rows without values: the
     # filter then tells what is expected of all of them at once
     asked = table.where(rows.ravel())._replace(
         values=np.full(rows.size, np.nan),
-        bounds=np.arange(0, rows.size + 1, _LEADS),
+        bounds=np.arange(0, rows.size + 1, LEADS),
     )
     # field by field, end to end
     after = States(*map(np.concatenate, zip(*known, strict=True)))
     leads = table.times[rows] - table.times[origins][:, None]
     found = model.filtered(space, asked, space.whole, states=after, since=leads[:, 0])
-    signal = found.signal.reshape(rows.shape)
-    variance = np.maximum(found.variance, 0.0).reshape(rows.shape)
-    noise = model.noise + table.errors[rows] ** 2
-    errors = (table.values[rows] - signal) / np.sqrt(variance + noise)
-    return np.where(there, errors, np.nan), rows, np.where(there, leads, np.nan)
+    signals = found.signal.reshape(rows.shape)
+    variances = np.maximum(found.variance, 0.0).reshape(rows.shape)
+    deviations = np.sqrt(variances + model.noise + table.errors[rows] ** 2)
+    errors = (table.values[rows] - signals) / deviations
+    return Ahead(
+        signals=signals,
+        deviations=deviations,
+        errors=np.where(there, errors, np.nan),
+        rows=rows,
+        leads=np.where(there, leads, np.nan),
+    )
 
 
 def _factors(squares: Array, ages: Array) -> Array:
@@ -151,8 +170,8 @@ def _factors(squares: Array, ages: Array) -> Array:
     One of all errors, and one of the last ones, each shrunk to what is expected without
     it: neighbouring errors share rows ahead, and tell less the more they share.
     """
-    factors = np.ones(_LEADS)
-    for lead in range(1, _LEADS + 1):
+    factors = np.ones(LEADS)
+    for lead in range(1, LEADS + 1):
         # leads from half of it on are alike, and count with it
         near = slice((lead - 1) // 2, lead)
         own, age = squares[:, near], ages[:, near]

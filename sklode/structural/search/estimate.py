@@ -31,6 +31,7 @@ from sklode.structural.effects.selection import EffectJudge, centred
 from sklode.structural.filter.system import STEP, Rule
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import Scaling
+from sklode.structural.search.ahead import scores_ahead
 from sklode.structural.search.periods import Seasons
 from sklode.structural.search.posterior import REFUSED, Posterior
 from sklode.structural.search.rows import MOST_ROWS, SearchRows, judged, sought
@@ -100,6 +101,7 @@ class Estimator:
         self._sought, self._judging = sought(table), judged(rows)
         self.sample = table.where(self._sought).without_empty()
         self.judged = table.where(self._judging).without_empty()
+        self._passed = rows.passed[self._judging]
         self.has_inputs, self._inputs_judged = inputs is not None, None
         if inputs is not None:
             self._inputs_judged = inputs.at(self._judging)
@@ -452,3 +454,15 @@ class Estimator:
         errors = np.abs(found.v_F / inverse_F) * own.at(self.judged.series).units.scale
         errors[self.judged.bounds[:-1]] = 0.0
         return errors
+
+    def scores_ahead(self, hypothesis: Hypothesis) -> Array:
+        """Return how bad forecasts of the judged rows are, see `ahead.scores_ahead`."""
+        candidate, estimate = hypothesis.candidate, hypothesis.estimate
+        own = self._own(candidate, estimate, self.judged)
+        return scores_ahead(
+            candidate._replace(scaling=own),
+            self.judged,
+            self._left(own, estimate, self.judged),
+            self._span,
+            self._passed,
+        )

@@ -100,6 +100,7 @@ def fit_candidates(
     )
     search = _Search(estimator, gap=gap, seasons=seasons)
     found = search.hypotheses(logarithm, may_link)
+    found = _in_good_units(estimator, found)
     best = most_probable_of(found)
     effects = best.estimate.effects
     has_own = any(effect.pooling.spread for effect in effects if not effect.is_of_age)
@@ -146,6 +147,26 @@ def fit_candidates(
         if drawn:
             return SearchResult(drawn, loss - gain)
     return SearchResult(_averaged(near, n_draws), loss)
+
+
+def _in_good_units(estimator: Estimator, found: list[Hypothesis]) -> list[Hypothesis]:
+    """Return hypotheses of y itself if these alone forecast it better.
+
+    A logarithm may be more probable by small values alone, at night say.
+    """
+    if not most_probable_of(found).candidate.model.form.linked:
+        return found
+    plain = [c for c in found if not c.candidate.model.form.linked]
+    if not plain:
+        return found
+    linked, others = map(estimator.scores_ahead, map(most_probable_of, (found, plain)))
+    return plain if _is_proved(linked - others) else found
+
+
+def _is_proved(gains: Array) -> bool:
+    """Return whether gains, of chance of mean zero, are more than chance in sum."""
+    # of gains of chance, their squares add up to the variance
+    return bool(gains.sum() > _PROVED * math.sqrt(gains @ gains))
 
 
 def _returning(estimator: Estimator, hypothesis: Hypothesis) -> Hypothesis:
@@ -386,10 +407,9 @@ def _non_robust_variants(
     gains = usual - errors
     # where nothing was disbelieved shortly before, both agree
     differ = np.abs(gains) > _ALIKE * usual
-    # by more than one row: of gains of chance, their squares add up to the variance
-    is_proved = gains.sum() > _PROVED * math.sqrt(gains @ gains)
     is_better = errors[differ].sum() < _BETTER * usual[differ].sum()
-    if not (is_proved and is_better):
+    # by more than one row
+    if not (_is_proved(gains) and is_better):
         return []
     if all(best is not c for c in near):
         first = most_probable_of(near)

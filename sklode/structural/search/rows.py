@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklode.data.arrays import Numbers
+from sklode.data.arrays import Array, Numbers
 from sklode.structural.effects.inputs import Inputs
 from sklode.structural.rows import ChannelRows
 
@@ -32,11 +32,13 @@ class SearchRows(NamedTuple):
 
     table: ChannelRows
     inputs: Inputs | None
+    passed: Array  # (row, 2), what `Design.clock` says there
 
     def at(self, chosen: Numbers) -> SearchRows:
         """Return some rows, of the series that have any."""
         inputs = None if self.inputs is None else self.inputs.at(chosen)
-        return SearchRows(self.table.where(chosen).without_empty(), inputs)
+        table = self.table.where(chosen).without_empty()
+        return SearchRows(table, inputs, self.passed[chosen])
 
 
 def read_by_search(rows: SearchRows) -> SearchRows:

@@ -48,7 +48,13 @@ def estimator(y: pd.DataFrame) -> Estimator:
     (table,) = Design(unit=day, location=nothing, scale=nothing).tables(rows)
     seasons = Seasons(named=(), calendar={}, others={})
     span = float(table.spans.max())
-    return Estimator(SearchRows(table, None), span, seasons, IDENTITY, UNBOUNDED)
+    return Estimator(
+        SearchRows(table, None, np.zeros((len(table.times), 2))),
+        span,
+        seasons,
+        IDENTITY,
+        UNBOUNDED,
+    )
 
 
 def test_hyperparameters_are_drawn_as_often_as_series_show_them() -> None:
