@@ -164,8 +164,7 @@ class ContinuousForecaster(BaseForecaster):
             self._steps_in_fit = fh.to_pandas()
         self._set_model(model)
         self._fit_seconds = time.perf_counter() - start
-        # of the paper's model there are no holidays
-        if getattr(self._answers, "leaves_weeks_open", False):
+        if self._answers.leaves_weeks_open:
             warnings.warn(
                 "holidays of weeks should tell whether a week ends on its stamp or "
                 f"begins there; got weekly stamps, {self._history.rows.named(0)} the "

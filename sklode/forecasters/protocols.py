@@ -30,6 +30,10 @@ class Answers(Protocol):
     def description(self) -> pd.DataFrame | None:
         """What was found of each part; None of a model that has no parts."""
 
+    @property
+    def leaves_weeks_open(self) -> bool:
+        """Whether nothing tells where the weeks begin that holidays are named for."""
+
     def means(self, queries: QueryRows) -> Array:
         """Return point forecasts, (row, channel)."""
 

@@ -47,7 +47,7 @@ def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
     """Return the summary of a fitted forecaster; ``judged`` forecasts as it does."""
     history = forecaster._history
     topics = Summary(model=type(forecaster).__name__, seen=_seen(history))
-    if getattr(forecaster._answers, "leaves_weeks_open", False):
+    if forecaster._answers.leaves_weeks_open:
         topics["seen"] += (
             "\nholidays: rows do not show whether weeks end on their stamps or begin "
             "there; a PeriodIndex tells"

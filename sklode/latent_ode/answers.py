@@ -56,6 +56,7 @@ class LatentODEAnswers:
     """
 
     description = None  # its forecasts have no parts
+    leaves_weeks_open = False  # and know no holidays
 
     network: LatentODE
     history: History
