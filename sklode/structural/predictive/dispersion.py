@@ -91,14 +91,16 @@ class Dispersion(NamedTuple):
         """
         if not any(clock):
             return cls()
-        several = list(spread_ahead(candidate, candidate.scaling.rows(table), span))
-        return cls.of(several, clock, passed) if several else cls()
+        rows = candidate.scaling.rows(table)
+        return cls.of(list(spread_ahead(candidate, rows, span)), clock, passed)
 
     @classmethod
     def of(
         cls, several: list[tuple[int, Ahead]], clock: Clock, passed: Array
     ) -> Dispersion:
         """Measure it by forecasts of `spread_ahead`; the rest is as in `measured`."""
+        if not (several and any(clock)):
+            return cls()
         errors = np.concatenate([found.errors.ravel() for _, found in several])
         rows = np.concatenate(
             [(first + found.rows).ravel() for first, found in several]

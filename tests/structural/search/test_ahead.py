@@ -57,3 +57,12 @@ def test_what_multiplies_keeps_its_logarithm() -> None:
     walk = np.cumsum(0.02 * rng.normal(size=N))
     y = pd.Series(np.exp(3 + 1.5 * wave + walk + 0.1 * rng.normal(size=N)), index)
     assert of_logarithm(StructuralForecaster(random_state=0).fit(y))
+
+
+def test_series_of_a_few_rows_look_nowhere_ahead() -> None:
+    rng = np.random.default_rng(0)
+    stamps = pd.date_range("2026-01-05", periods=8, freq="D")
+    index = pd.MultiIndex.from_product([range(20), stamps], names=["plant", "day"])
+    rows = np.exp(0.5 * np.tile(np.arange(8), 20) + 0.1 * rng.normal(size=160))
+    y = pd.DataFrame({"height": rows}, index)
+    assert of_logarithm(StructuralForecaster(random_state=0).fit(y))
