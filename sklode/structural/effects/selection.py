@@ -10,6 +10,7 @@ Tested in tests/structural/effects/test_effect.py.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate, Model, forward
 from sklode.structural.coefficients import ALONE, Pooled, RandomCoefficients
 from sklode.structural.effects.effect import Effect, pooled
@@ -69,6 +70,53 @@ class Innovations:
         return innovations
 
 
+class Products:
+    """Products of effects' innovations, summed over parts of the rows.
+
+    Each is worked out once.
+    """
+
+    def __init__(
+        self, innovations: Callable[[Effect | None], Array], parts: list[slice]
+    ) -> None:
+        self._innovations, self._parts = innovations, parts
+        self._known: dict[tuple[Effect, Effect | None], Array] = {}
+
+    def __call__(self, one: Effect, other: Effect | None) -> Array:
+        """Return (part, own, other); without another, with y."""
+        size, pair = _plain(one, other)
+        found = self._known.get(pair)
+        if found is None:
+            self._known[pair] = found = self._multiplied(*pair)
+        return found if size == 1 else size * found
+
+    def _multiplied(self, one: Effect, other: Effect | None) -> Array:
+        """Work out a product."""
+        if len(one.parts) > 1:
+            # what several days have in common is the sum of what each has
+            return np.sum([self(day, other) for day in one.parts], axis=0)
+        if other is not None and len(other.parts) > 1:
+            # A' B is (B' A)'
+            return np.swapaxes(self(other, one), 1, 2)
+        own, columns = self._innovations(one), self._innovations(other)
+        return np.stack([own[part].T @ columns[part] for part in self._parts])
+
+    def assembled(self, effects: list[Effect]) -> tuple[Array, Array]:
+        """Return the Gram matrix and the moments of effects, of each part.
+
+        These are W' W and W' v, of innovations W of the columns, and v of y.
+        """
+        n, size = len(self._parts), sum(effect.n_columns for effect in effects)
+        # of no effects both are empty
+        grams: list[Array] = [np.zeros((n, 0, size))]
+        moments: list[Array] = [np.zeros((n, 0, 1))]
+        for own in effects:
+            row = [self(own, other) for other in effects]
+            grams.append(np.concatenate(row, axis=2))
+            moments.append(self(own, None))
+        return np.concatenate(grams, axis=1), np.concatenate(moments, axis=1)
+
+
 class EffectJudge:
     """How probable effects are, by what a candidate's filter makes of them.
 
@@ -97,78 +145,39 @@ class EffectJudge:
         starts = self._folds[:-1]
         self._first = np.searchsorted(starts, table.bounds[:-1])
         self._innovations = Innovations(candidate.model, left, span)
-        self._y = self._surprise(table.values[:, None])
         # of many series some are asked which effects there are
         n = len(table.lengths)
         self._asked = np.unique(np.linspace(0, n - 1, MOST_ASKED).round().astype(int))
-        self._columns: dict[Effect, list[Array]] = {}
-        self._products: dict[tuple[Effect, Effect | None], Array] = {}
-        self._sums: dict[tuple[Effect, Effect | None], Array] = {}
+        self._columns: dict[Effect | None, Array] = {}
+        series = _slices(table.bounds)
+        self._by_fold = Products(self._of, _slices(self._folds))
+        self._by_series = Products(self._of, series)
+        self._by_asked = self._by_series
+        if len(self._asked) < n:
+            self._by_asked = Products(self._of, [series[k] for k in self._asked])
 
-    def _surprise(self, columns: Array) -> list[Array]:
-        """Return what is not expected of columns, in deviations, by fold."""
-        return np.split(self._innovations.of(columns), self._folds[1:-1])
-
-    def _of(self, effect: Effect) -> list[Array]:
-        """Return an effect's innovations, which many pairs ask for."""
+    def _of(self, effect: Effect | None) -> Array:
+        """Return an effect's innovations, which many pairs ask for; or those of y."""
         if effect not in self._columns:
-            columns = self._inputs.columns([effect])
-            if self._is_panel:
-                columns = centred(columns, self._table, pooled([effect]))
-            self._columns[effect] = self._surprise(columns)
+            if effect is None:
+                columns = self._table.values[:, None]
+            else:
+                columns = self._inputs.columns([effect])
+                if self._is_panel:
+                    columns = centred(columns, self._table, pooled([effect]))
+            self._columns[effect] = self._innovations.of(columns)
         return self._columns[effect]
-
-    def _product(self, one: Effect, other: Effect | None) -> Array:
-        """Return (fold, own, other); without another, with y."""
-        size, pair = _plain(one, other)
-        if pair not in self._products:
-            self._products[pair] = self._multiplied(*pair)
-        return size * self._products[pair]
-
-    def _sum(self, one: Effect, other: Effect | None) -> Array:
-        """Return the same of some series, (series, own, other)."""
-        size, pair = _plain(one, other)
-        if pair not in self._sums:
-            self._sums[pair] = self._summed(self._product(*pair))[self._asked]
-        return size * self._sums[pair]
-
-    def _multiplied(self, one: Effect, other: Effect | None) -> Array:
-        """Work out a product."""
-        if len(one.parts) > 1:
-            # what several days have in common is the sum of what each has
-            parts = [self._product(day, other) for day in one.parts]
-            return np.sum(parts, axis=0)
-        if other is not None and len(other.parts) > 1:
-            # A' B is (B' A)'
-            return np.swapaxes(self._product(other, one), 1, 2)
-        columns = self._y if other is None else self._of(other)
-        pairs = zip(self._of(one), columns, strict=True)
-        return np.stack([own.T @ column for own, column in pairs])
-
-    def _by_fold(self, effects: list[Effect]) -> tuple[Array, Array]:
-        """Return the Gram matrix and the moments of effects, of each fold.
-
-        These are W' W and W' v, of innovations W of the columns, and v of y.
-        """
-        return _assembled(self._product, effects, len(self._folds) - 1)
 
     def _summed(self, folds: Array) -> Array:
         """Return the sum of each series' folds."""
         return np.add.reduceat(folds, self._first)
-
-    def _system_of(self, effects: list[Effect]) -> tuple[Array, Array]:
-        """Return coefficients' inverse covariance, and their mean times it."""
-        gram, moments = self._by_fold(effects)
-        # coefficients of variance one add the identity, as a ridge does
-        precision = self._summed(gram) + np.eye(gram.shape[1])
-        return precision, self._summed(moments)
 
     def _held_out(self, effects: list[Effect]) -> Array:
         """Return how much more probable effects make folds, (fold,), in logs.
 
         Coefficients are those of the other folds of a series.
         """
-        gram, moments = self._by_fold(effects)
+        gram, moments = self._by_fold.assembled(effects)
         n_folds = np.diff([*self._first, len(gram)])
         series = np.repeat(np.arange(len(n_folds)), n_folds)
         # sums of a series less those of a fold are those of the others
@@ -195,23 +204,25 @@ class EffectJudge:
         """Return the most probable option beside others, and its gain."""
         if self._is_panel:
             return self._best_of_panel(options, others)
-        inner, moments = self._system_of(others)
+        spectra: dict[Effect, tuple[Array, Array]] = {}
+        inner, moments = self._by_series.assembled(others)
+        # coefficients of variance one add the identity, as a ridge does
+        precision = inner[0] + np.eye(inner.shape[1])
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
-            n = option.n_columns
-            several = [option, *others, None]
-            parts = [self._product(option, one) for one in several]
-            row = self._summed(np.concatenate(parts, axis=2))
-            own, target = row[..., :n] + np.eye(n), row[..., -1:]
-            cross = row[..., n:-1]
-            # what the others leave of an option, and of y
-            # beside them: the Schur complement of their block,
-            # which need not be built anew for each option
-            across = np.swapaxes(cross, 1, 2)
-            goals = np.concatenate([across, moments], axis=2)
-            rest = cross @ np.linalg.solve(inner, goals)
-            inner_left = own - rest[..., :-1]
-            gain = _evidence(inner_left, target - rest[..., -1:])
+            plain = _of_size_one(option)
+            if plain not in spectra:
+                # what the others leave of an option, and of y beside them: the Schur
+                # complement of their block, which need not be built anew for each
+                several = [plain, *others, None]
+                parts = [self._by_series(plain, one)[0] for one in several]
+                own, cross, target = np.split(
+                    np.hstack(parts), [plain.n_columns, -1], axis=1
+                )
+                goals = np.hstack([cross.T, moments[0]])
+                rest = cross @ np.linalg.solve(precision, goals)
+                spectra[plain] = _spectrum(own - rest[:, :-1], target - rest[:, -1:])
+            gain = _evidence(*spectra[plain], size=option.size)
             gain -= self._inputs.log_odds(option)
             if gain > best[0] + _WORTH:
                 best = gain, option
@@ -226,18 +237,18 @@ class EffectJudge:
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
         """Return the same, of coefficients that series may share."""
-        gram, moments = _assembled(self._sum, others, len(self._asked))
+        gram, moments = self._by_asked.assembled(others)
         base = self._evidence_of(others, gram, moments) if others else 0.0
         # what some series tell stands for all
         share = len(self._first) / len(self._asked)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
             # only the option's own rows and columns are new
-            parts = [self._sum(option, one) for one in [option, *others]]
+            parts = [self._by_asked(option, one) for one in [option, *others]]
             row = np.concatenate(parts, axis=2)
             below = np.swapaxes(row[..., option.n_columns :], 1, 2)
             every = np.concatenate([row, np.concatenate([below, gram], axis=2)], axis=1)
-            goals = np.concatenate([self._sum(option, None), moments], axis=1)
+            goals = np.concatenate([self._by_asked(option, None), moments], axis=1)
             evidence = self._evidence_of([option, *others], every, goals)
             gain = share * (evidence - base) - self._inputs.log_odds(option)
             if gain > best[0] + _WORTH:
@@ -291,7 +302,7 @@ class EffectJudge:
         Coefficients are those of the other years, as some series of a panel tell;
         those of the last effect are of columns so many places before.
         """
-        gram, moments = self._by_fold(effects)
+        gram, moments = self._by_fold.assembled(effects)
         series = np.searchsorted(self._first, np.arange(len(gram)), side="right") - 1
         is_asked = np.isin(series, self._asked)
         gram, moments = gram[is_asked], moments[is_asked]
@@ -340,10 +351,9 @@ class EffectJudge:
 
     def _with_coefficients(self, effects: list[Effect]) -> Estimate:
         """Return effects with coefficients, and what they add to the loss."""
-        gram, moments = self._by_fold(effects)
-        grams, goals = self._summed(gram), self._summed(moments)[..., 0]
+        grams, goals = self._by_series.assembled(effects)
         how, ratios = pooled(effects), self._ratios
-        grams, goals = how.in_common_units(grams, goals, ratios)
+        grams, goals = how.in_common_units(grams, goals[..., 0], ratios)
         of_panel, found, evidence = RandomCoefficients.fit(how, grams, goals)
         # the filter's loss, given the coefficients, has what these gain there
         slope = goals - 0.5 * np.einsum("sij,sj->si", grams, found)
@@ -474,21 +484,6 @@ def random_coefficients(
     return found._replace(deviation=deviation, level=level)
 
 
-def _assembled(
-    product: Callable[[Effect, Effect | None], Array], effects: list[Effect], n: int
-) -> tuple[Array, Array]:
-    """Return the Gram matrix of effects and their moments, of ``n`` parts each."""
-    size = sum(effect.n_columns for effect in effects)
-    # of no effects both are empty
-    grams: list[Array] = [np.zeros((n, 0, size))]
-    moments: list[Array] = [np.zeros((n, 0, 1))]
-    for own in effects:
-        row = [product(own, other) for other in effects]
-        grams.append(np.concatenate(row, axis=2))
-        moments.append(product(own, None))
-    return np.concatenate(grams, axis=1), np.concatenate(moments, axis=1)
-
-
 def _plain(
     one: Effect, other: Effect | None
 ) -> tuple[float, tuple[Effect, Effect | None]]:
@@ -497,10 +492,16 @@ def _plain(
     Columns are in proportion to the size: products of size one serve all sizes, and
     however series share coefficients.
     """
-    size, plain = one.size, replace(one, size=1.0, pooling=ALONE)
     if other is None:
-        return size, (plain, None)
-    return size * other.size, (plain, replace(other, size=1.0, pooling=ALONE))
+        return one.size, (_of_size_one(one), None)
+    return one.size * other.size, (_of_size_one(one), _of_size_one(other))
+
+
+def _of_size_one(effect: Effect) -> Effect:
+    """Return an effect of size one, of each series alone."""
+    if effect.size == 1 and effect.pooling == ALONE:
+        return effect
+    return replace(effect, size=1.0, pooling=ALONE)
 
 
 def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
@@ -525,13 +526,30 @@ def _without(held: _Held, place: int) -> list[Effect]:
     return [held[k] for k in sorted(held) if k != place]
 
 
-def _evidence(inner: Array, moments: Array) -> float:
+def _spectrum(gram: Array, moments: Array) -> tuple[Array, Array]:
+    """Return eigenvalues, and squares of moments along their vectors.
+
+    What is not finite tells nothing.
+    """
+    if not (np.isfinite(gram).all() and np.isfinite(moments).all()):
+        return np.zeros(len(gram)), np.zeros(len(gram))
+    values, vectors = np.linalg.eigh(gram)
+    return np.maximum(values, 0.0), (vectors.T @ moments)[:, 0] ** 2
+
+
+def _evidence(values: Array, squares: Array, size: float) -> float:
     """Return by how much coefficients make data more probable, in logs.
 
     Integrated over, coefficients of precision A and moments m make a Gaussian density
     exp(m' A^-1 m / 2) / sqrt(det A) times as large: Bishop, "Pattern Recognition and
-    Machine Learning" (2006), equation 3.86.
+    Machine Learning" (2006), equation 3.86. Here A is the identity and the Gram matrix
+    of columns so many times as large as those of which these are the eigenvalues, and
+    the squares of moments along their vectors.
     """
-    explained = (moments * np.linalg.solve(inner, moments)).sum()
-    _, log_det = np.linalg.slogdet(inner)
-    return 0.5 * float(explained - log_det.sum())
+    precision = 1 + size**2 * values
+    return 0.5 * float((size**2 * squares / precision - np.log(precision)).sum())
+
+
+def _slices(bounds: Numbers) -> list[slice]:
+    """Return the parts of rows between bounds."""
+    return [slice(*pair) for pair in itertools.pairwise(bounds.tolist())]
