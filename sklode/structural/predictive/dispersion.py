@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Numbers
 from sklode.structural.candidates import Candidate
 from sklode.structural.effects.modulation import harmonics_of
 from sklode.structural.filter.system import THRESHOLD
@@ -92,22 +92,33 @@ class Dispersion(NamedTuple):
         if not any(clock):
             return cls()
         rows = candidate.scaling.rows(table)
-        return cls.of(list(spread_ahead(candidate, rows, span)), clock, passed)
+        return cls.of(
+            several=list(spread_ahead(candidate, rows, span)),
+            bounds=table.bounds,
+            clock=clock,
+            passed=passed,
+        )
 
     @classmethod
     def of(
-        cls, several: list[tuple[int, Ahead]], clock: Clock, passed: Array
+        cls,
+        several: list[tuple[int, Ahead]],
+        bounds: Numbers,
+        clock: Clock,
+        passed: Array,
     ) -> Dispersion:
         """Measure it by forecasts of `spread_ahead`; the rest is as in `measured`."""
         if not (several and any(clock)):
             return cls()
         errors = np.concatenate([found.errors.ravel() for _, found in several])
         rows = np.concatenate(
-            [(first + found.rows).ravel() for first, found in several]
+            [(bounds[k] + found.rows).ravel() for k, found in several]
         )
         known = np.isfinite(errors)
+        if not known.any():
+            return cls()
         # each row was asked many times, and neighbours err alike
-        worth = len(np.unique(rows[known])) / max(known.sum(), 1) / _ALIKE
+        worth = len(np.unique(rows[known])) / known.sum() / _ALIKE
         return cls.fitted(errors[known], passed[rows[known]], clock, worth)
 
     @classmethod
@@ -152,7 +163,7 @@ class Dispersion(NamedTuple):
 def spread_ahead(
     candidate: Candidate, table: ChannelRows, span: float
 ) -> Iterator[tuple[int, Ahead]]:
-    """Yield series' first row, and forecasts from origins spread over the last ones.
+    """Yield series, and forecasts from origins that are spread over their last rows.
 
     ``table`` is in the units of the states.
     """
@@ -163,7 +174,7 @@ def spread_ahead(
         every = math.ceil((n - 1 - first) * len(series) / _ORIGINS)
         origins = np.arange(first, n - 1, every)
         alone, own = candidate.alone(k), table.alone(k)
-        yield int(table.bounds[k]), forecasts_ahead(alone, own, span, origins)
+        yield k, forecasts_ahead(alone, own, span, origins)
 
 
 def _loss(squares: Array, logs: Array | float) -> Array:

@@ -17,6 +17,8 @@ from sklode.structural.rows import ChannelRows
 
 # of quantiles that are scored: the middles of ten parts
 _LEVELS = np.arange(0.05, 1, 0.1)
+# usual deviations of a series: worse forecasts count as these
+_MOST = 10.0
 
 
 def scores_ahead(
@@ -26,29 +28,36 @@ def scores_ahead(
     span: float,
     passed: Array,
 ) -> Array:
-    """Return the summed CRPS of forecasts up to `LEADS` ahead, by as many rows.
+    """Return sums of the CRPS of forecasts up to `LEADS` rows ahead, (block,).
 
-    Those of the same age, of all series, go together: they err as one. Scores are in
-    units of each series' own, with errors as wide as they are at each time of day and
-    week; ``candidate`` has each series' scale. ``table`` is in y's units, ``left`` in
-    those of the states and without what effects add; ``passed`` (row, 2) is what
-    `Design.clock` says.
+    A block has as many rows, counted from each series' end: what all series err by at
+    once is one error. Scores are in each series' usual deviation; widths are those of
+    the time of day and week. ``candidate`` has each series' scale. ``table`` is in y's
+    units, ``left`` in those of the states and without what effects add; ``passed``
+    (row, 2) is what `Design.clock` says.
     """
     several = list(spread_ahead(candidate, left, span))
-    dispersion = Dispersion.of(several, Clock.shown(passed), passed)
+    clock = Clock.shown(passed)
+    dispersion = Dispersion.of(several, table.bounds, clock, passed)
     added = candidate.scaling.rows(table).values - left.values
     sums = np.zeros(1 + int(table.lengths.max()) // LEADS)
-    for first, found in several:
-        known = np.isfinite(found.errors)
+    for k, found in several:
+        first, end = table.bounds[k : k + 2].tolist()
+        known = np.isfinite(found.leads)
         rows = first + found.rows[known]
-        width = found.deviations[known] * dispersion.at(passed[rows])
+        # what a row's own error of measurement is, no forecast knows
+        variances = found.deviations[known] ** 2 - left.errors[rows] ** 2
+        width = np.sqrt(variances + candidate.scaling.error**2)
+        width *= dispersion.at(passed[rows])
         middle = found.signals[known] + added[rows]
-        k = int(table.series[first])
-        own = slice(*table.bounds[k : k + 2].tolist())
-        quantiles = candidate.scaling.alone(k).original(
-            middle[:, None] + width[:, None] * ndtri(_LEVELS)
-        )
-        scores = quantile_crps(table.values[rows], quantiles, _LEVELS)
-        unit = np.abs(table.values[own] - np.median(table.values[own])).mean() or 1.0
-        sums += np.bincount((own.stop - 1 - rows) // LEADS, scores / unit, len(sums))
+        own = table.values[first:end]
+        unit = np.abs(own - np.median(own)).mean() or 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            quantiles = candidate.scaling.alone(k).original(
+                middle[:, None] + width[:, None] * ndtri(_LEVELS)
+            )
+            scores = quantile_crps(table.values[rows], quantiles, _LEVELS) / unit
+        # what is no number is as bad as can be
+        scores = np.where(np.isfinite(scores), np.minimum(scores, _MOST), _MOST)
+        sums += np.bincount((end - 1 - rows) // LEADS, scores, len(sums))
     return sums

@@ -37,6 +37,7 @@ from sklode.structural.search.estimate import (
 )
 from sklode.structural.search.mixing import mixture
 from sklode.structural.search.periods import Seasons
+from sklode.structural.search.posterior import REFUSED
 from sklode.structural.search.rows import SearchRows, read_by_search
 
 # of effects given hyperparameters, and these given effects
@@ -60,7 +61,7 @@ MOST_ZEROS = 0.1
 _VELOCITY = [PLACE[name] for name in ("velocity", "velocity memory")]
 # unless errors without that rule are less than this part
 _ALIKE, _BETTER = 0.01, 0.95
-# standard deviations that gains of rows in sum are beyond chance
+# standard deviations that gains in sum are beyond chance
 _PROVED = 2.0
 # logarithms less probable than the best form: left out
 _MARGIN = 4.0
@@ -100,7 +101,6 @@ def fit_candidates(
     )
     search = _Search(estimator, gap=gap, seasons=seasons)
     found = search.hypotheses(logarithm, may_link)
-    found = _in_good_units(estimator, found)
     best = most_probable_of(found)
     effects = best.estimate.effects
     has_own = any(effect.pooling.spread for effect in effects if not effect.is_of_age)
@@ -109,7 +109,11 @@ def fit_candidates(
         alike = replace(search, estimator=estimator.of_like_series)
         if alike.with_form_of(best).loss < best.loss:
             found += alike.hypotheses(logarithm, may_link)
-            best = most_probable_of(found)
+    likeliest = most_probable_of(found).loss
+    found = _in_good_units(estimator, found)
+    best = most_probable_of(found)
+    # series are told apart by how probable they are
+    less_probable = best.loss - likeliest
     most = best.loss + _MARGIN
     found = [_returning(estimator, c) if c.loss <= most else c for c in found]
     best = most_probable_of(found)
@@ -141,7 +145,7 @@ def fit_candidates(
     # rows that did not judge are as those that did; Schwarz, "Estimating the Dimension
     # of a Model" (1978), has what each hyperparameter costs
     cost = 0.5 * len(best.candidate.model.theta) * math.log(max(n_rows, 1))
-    loss = best.loss * n_rows / max(n_judged, 1) + cost
+    loss = (best.loss - less_probable) * n_rows / max(n_judged, 1) + cost
     if estimator.is_pooled:
         drawn, gain = mixture(estimator, most_probable_of(near))
         if drawn:
@@ -150,21 +154,24 @@ def fit_candidates(
 
 
 def _in_good_units(estimator: Estimator, found: list[Hypothesis]) -> list[Hypothesis]:
-    """Return hypotheses of y itself if these alone forecast it better.
+    """Return hypotheses of y itself if these forecast it better than those linked.
 
     A logarithm may be more probable by small values alone, at night say.
     """
-    if not most_probable_of(found).candidate.model.form.linked:
-        return found
+    linked = [c for c in found if c.candidate.model.form.linked]
     plain = [c for c in found if not c.candidate.model.form.linked]
-    if not plain:
+    plain = [c for c in plain if c.loss < REFUSED]
+    if not (linked and plain):
         return found
-    linked, others = map(estimator.scores_ahead, map(most_probable_of, (found, plain)))
-    return plain if _is_proved(linked - others) else found
+    better, other = most_probable_of(linked), most_probable_of(plain)
+    if better.loss > other.loss + _MARGIN:
+        return found
+    scores = estimator.scores_ahead(better)
+    return plain if _is_proved(scores - estimator.scores_ahead(other)) else found
 
 
 def _is_proved(gains: Array) -> bool:
-    """Return whether gains, of chance of mean zero, are more than chance in sum."""
+    """Return whether gains are in sum more than chance would give."""
     # of gains of chance, their squares add up to the variance
     return bool(gains.sum() > _PROVED * math.sqrt(gains @ gains))
 

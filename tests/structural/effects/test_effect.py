@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -326,7 +326,7 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
         columns = np.hstack(
             [
                 np.zeros((65, 0)),
-                *(effect.lagged(queries) for effect in chosen),
+                *(own.size * own.lagged(queries) for own in chosen),
             ]
         )
         # of a panel, those within each series
@@ -341,6 +341,14 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
         assert best == effect
         expected = loss(others) - loss([*others, effect]) - inputs.log_odds(effect)
         assert gain == pytest.approx(expected, abs=1e-6)
+        # several sizes at once: the best of them, by what each gains
+        sizes = [replace(effect, size=size) for size in (0.1, 1.0, 3.0)]
+        gains = [
+            loss(others) - loss([*others, own]) - inputs.log_odds(own) for own in sizes
+        ]
+        gain, best = judge.best(sizes, others)
+        assert best == sizes[int(np.argmax(gains))]
+        assert gain == pytest.approx(max(gains), abs=1e-6)
 
 
 # Forecasts
