@@ -95,8 +95,7 @@ class Products:
         if len(one.parts) > 1:
             # what several days have in common is the sum of what each has
             return np.sum([self(day, other) for day in one.parts], axis=0)
-        is_known = other is not None and (other, one) in self._known
-        if other is not None and (is_known or len(other.parts) > 1):
+        if other is not None and ((other, one) in self._known or len(other.parts) > 1):
             # A' B is (B' A)'
             return np.swapaxes(self(other, one), 1, 2)
         own, columns = self._innovations(one), self._innovations(other)

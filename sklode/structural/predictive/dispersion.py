@@ -108,7 +108,7 @@ class Dispersion(NamedTuple):
         passed: Array,
     ) -> Dispersion:
         """Measure it by forecasts of `spread_ahead`; the rest is as in `measured`."""
-        if not (several and any(clock)):
+        if not several:
             return cls()
         errors = np.concatenate([found.errors.ravel() for _, found in several])
         rows = np.concatenate(

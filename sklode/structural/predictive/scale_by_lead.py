@@ -50,10 +50,10 @@ class VarianceInflation(NamedTuple):
         """Measure it by the errors ahead that a candidate made at its last rows."""
         each = []
         for series in telling(candidate, table):
-            alone, own = candidate.alone(series), table.alone(series)
+            alone = candidate.alone(series)
+            own = alone.scaling.rows(table.alone(series))
             n = len(own.times)
             origins = np.arange(max(burnt(alone, n), n - 1 - _ORIGINS), n - 1)
-            own = alone.scaling.rows(own)
             found = forecasts_ahead(alone, own, span, origins)
             each.append((found.errors, n - 1.0 - found.rows, found.leads))
         if not each:
