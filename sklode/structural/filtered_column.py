@@ -25,7 +25,8 @@ from sklode.structural.candidates import (
 )
 from sklode.structural.components.space import StateSpace
 from sklode.structural.filter.system import States
-from sklode.structural.predictive.dispersion import Clock, Dispersion
+from sklode.structural.predictive.calibration import Calibration
+from sklode.structural.predictive.dispersion import Clock
 from sklode.structural.predictive.limits import LargestMoves, Limits
 from sklode.structural.predictive.mixture import Mixture, Paths
 from sklode.structural.predictive.scale_by_lead import VarianceInflation
@@ -299,19 +300,20 @@ class FilteredColumn:
             for k, mine in self.by_heaviest(self.table)
         }
 
-    def dispersions(self, passed: Array) -> dict[int, Dispersion]:
-        """Return how wide errors are by the clock, by heaviest candidate.
+    def calibrations(self, passed: Array, closed: Flags) -> dict[int, Calibration]:
+        """Return what errors ahead tell of widths, by heaviest candidate.
 
-        ``passed`` (row, 2) is what `Design.clock` says at its rows.
+        ``passed`` (row, 2) and ``closed`` (row,) are those of `Calibration.measured`.
         """
         clock = Clock.shown(passed)
         return {
-            k: Dispersion.measured(
+            k: Calibration.measured(
                 self.candidates[k],
                 self.table.where(mine),
                 self.span,
                 clock=clock,
                 passed=passed[mine],
+                closed=closed[mine],
             )
             for k, mine in self.by_heaviest(self.table)
         }

@@ -17,15 +17,17 @@ from sklode.data.observations import Observations
 from sklode.structural.effects.effect import places
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import StructuralModel
+from sklode.structural.predictive.calibration import Calibration
 from sklode.structural.predictive.closed import closed
-from sklode.structural.predictive.dispersion import Dispersion
 from sklode.structural.predictive.limits import Limits
+from sklode.structural.predictive.recalibration import NORMAL, Recalibration
 from sklode.structural.predictive.steps import (
     Adjustment,
     Bounded,
     Inflated,
     MeansWithin,
     Prediction,
+    Recalibrated,
     Step,
     WithinMoves,
 )
@@ -146,6 +148,9 @@ class FilteredModel:
             limits = self.limits(column, queries, adjustment)
             if adjustment is not None:
                 steps += [MeansWithin(limits), adjustment]
+            steps.append(
+                Recalibrated(partial(self._recalibration, column, queries, adjustment))
+            )
             quantum = float(self.quanta[column])
             steps += [Bounded(quantum, model.bounds), WithinMoves(limits)]
         return Prediction(own.mixture(queries), steps)
@@ -239,27 +244,53 @@ class FilteredModel:
         if np.isfinite(model.bounds).all():
             # two bounds suffice: no move is too far
             found = found._replace(reach=np.full_like(found.reach, np.inf))
+        ahead = queries.times > self.columns[channel].table.ends[queries.series]
+        return found.closed(ahead & self._closed(channel, queries))
+
+    def _closed(self, channel: int, queries: ChannelRows) -> Flags:
+        """Return at which rows a channel was always zero at that time of the day."""
         design = self.model.design
         if design.cycle is None or np.isnan(self.quanta[channel]):
-            return found
+            return np.full(len(queries.times), False)
         table, cycle = self.columns[channel].table, design.cycle[0] / design.unit
-        return found.closed(closed(table, queries, cycle))
+        return closed(table, queries, cycle)
 
     @cached_property
-    def _dispersions(self) -> list[dict[int, Dispersion]]:
-        """How wide errors are by the clock, by column and heaviest candidate."""
+    def _calibrations(self) -> list[dict[int, Calibration]]:
+        """What errors ahead tell of widths, by column and heaviest candidate."""
         return [
-            column.dispersions(self._clock_at(column.table)) for column in self.columns
+            column.calibrations(
+                self._clock_at(column.table), self._closed(k, column.table)
+            )
+            for k, column in enumerate(self.columns)
         ]
 
     def dispersion(self, channel: int, queries: ChannelRows) -> Array:
         """Return how much wider errors are than usual, by the clock at rows, (row,)."""
         found, passed = np.ones(len(queries.times)), self._clock_at(queries)
-        each = self._dispersions[channel]
+        each = self._calibrations[channel]
         for k, mine in self.columns[channel].by_heaviest(queries):
             if k in each:  # else of series without rows
-                found[mine] = each[k].at(passed[mine])
+                found[mine] = each[k].dispersion.at(passed[mine])
         return found
+
+    def _recalibration(
+        self, channel: int, queries: ChannelRows, adjustment: Adjustment | None
+    ) -> Recalibration:
+        """Return which quantiles errors have at queries.
+
+        Between rows, and of a network, forecasts are as they are.
+        """
+        column, each = self.columns[channel], self._calibrations[channel]
+        quantiles, kind = [NORMAL], np.zeros(len(queries.times), np.int64)
+        for k, mine in column.by_heaviest(queries):
+            if k in each:  # else of series without rows
+                kind[mine] = len(quantiles)
+                quantiles.append(each[k].quantiles)
+        is_moved = queries.times > column.table.ends[queries.series]
+        if adjustment is not None:
+            is_moved &= adjustment.weight == 0
+        return Recalibration(np.stack(quantiles), np.where(is_moved, kind, 0))
 
     def _clock_at(self, rows: ChannelRows) -> Array:
         """Return what `Design.clock` says at rows, (row, 2)."""

@@ -12,7 +12,7 @@ from sklode import StructuralForecaster
 from sklode.hybrid import model as prediction
 from sklode.hybrid import training as ahead
 from sklode.hybrid.model import NetworkWeights
-from sklode.structural.predictive import limits
+from sklode.structural.predictive import limits, recalibration
 from sklode.structural.predictive.scale_by_lead import VarianceInflation
 from sklode.structural.predictive.steps import TO_DEVIATION
 from tests.series import tiny, uneven_stamps, waves
@@ -152,10 +152,11 @@ def test_weights_and_factors_are_linear_between_leads() -> None:
 def test_a_network_moves_forecasts_no_farther_than_it_was_proved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # deviations are those before errors of late make a level's intervals wider
+    # deviations are those before errors ahead make a level's intervals of another width
     monkeypatch.setattr(
         VarianceInflation, "at", lambda self, ahead: np.ones(len(ahead))
     )
+    monkeypatch.setattr(recalibration, "_DOUBT", np.finfo(float).max)
     y, stamps = series(), [1, 3, 9]
     level = StructuralForecaster().fit(y)
     low, high = level.predict_interval(stamps, coverage=0.9).to_numpy().T

@@ -94,7 +94,7 @@ def test_neighbours_of_a_path_share_the_path_of_x(fitted: Any) -> None:
 def test_paths_of_two_scenarios_are_paired(fitted: Any) -> None:
     one, other = X.loc[AHEAD], X.loc[AHEAD].assign(u=X.loc[AHEAD, "u"] + 1)
     difference = fitted.sample(AHEAD, X=other) - fitted.sample(AHEAD, X=one)
-    np.testing.assert_allclose(difference, 2, atol=0.05)
+    np.testing.assert_allclose(difference, 2, atol=0.06)
 
 
 @UNKNOWN

@@ -18,12 +18,13 @@ _CYCLES = 28  # the last ones tell
 # values other than zero that would be expected there, were all times alike: by chance
 # there is none once in e^5
 _EXPECTED = 5.0
-# of the time ahead, by which edges may have moved: dawn by five minutes a day
+# of the time to rows that tell, by which edges may have moved: dawn by five minutes a
+# day
 _DRIFT = 1 / 288
 
 
 def closed(table: ChannelRows, queries: ChannelRows, cycle: float) -> Flags:
-    """Return at which queries after a series' last row it is closed, (query,).
+    """Return at which queries a series is closed at their time of the day, (query,).
 
     ``cycle`` is the length of a day, or of what stands for it, in usual gaps.
     """
@@ -43,12 +44,13 @@ def closed(table: ChannelRows, queries: ChannelRows, cycle: float) -> Flags:
             continue
         mine = slice(*first_asked[k : k + 2].tolist())
         ahead = asked[mine] - end
-        margin = gaps[k] / 2 + _DRIFT * np.maximum(ahead, 0.0)
+        beyond = np.maximum(ahead, -ahead - _CYCLES * cycle)
+        margin = gaps[k] / 2 + _DRIFT * np.maximum(beyond, 0.0)
         phases = clock[own] % cycle
         n_near = _near(phases[recent], asked[mine] % cycle, margin, cycle)
         open_near = _near(phases[recent & is_open], asked[mine] % cycle, margin, cycle)
         is_told = n_open * n_near >= _EXPECTED * n
-        found[mine] = (ahead > 0) & (open_near == 0) & is_told
+        found[mine] = (open_near == 0) & is_told
     return found
 
 

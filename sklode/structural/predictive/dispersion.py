@@ -10,35 +10,22 @@ Tested in tests/structural/predictive/test_dispersion.py.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
-from sklode.structural.candidates import Candidate
 from sklode.structural.effects.modulation import harmonics_of
 from sklode.structural.filter.system import THRESHOLD
-from sklode.structural.predictive.scale_by_lead import (
-    Ahead,
-    burnt,
-    forecasts_ahead,
-    telling,
-)
-from sklode.structural.rows import ChannelRows
+from sklode.structural.predictive.scale_by_lead import Ahead
 
 # harmonics, of the day and of the week
 _OF_DAY = 4
 _OF_WEEK = 2
 # of a week: rows farther apart tell nothing of it
 _MOST_GAP = 0.25
-# that tell, of each series
-_MOST_ROWS = 2016
-# of all series, from which is looked ahead
-_ORIGINS = 400
-# neighbouring rows that err as one
-_ALIKE = 4.0
+ALIKE = 4.0
+"""Neighbouring rows that err as one."""
 # by scoring
 _STEPS = 8
 # of a logarithm, in one step
@@ -76,30 +63,6 @@ class Dispersion(NamedTuple):
     coefficients: Array = np.zeros(1)
 
     @classmethod
-    def measured(
-        cls,
-        candidate: Candidate,
-        table: ChannelRows,
-        span: float,
-        clock: Clock,
-        passed: Array,
-    ) -> Dispersion:
-        """Measure it by the errors ahead that a candidate made at rows of series.
-
-        Those of next rows alone would not do: far ahead all hours have the error of
-        the level. ``passed`` (row, 2) is what `Design.clock` says.
-        """
-        if not any(clock):
-            return cls()
-        rows = candidate.scaling.rows(table)
-        return cls.of(
-            several=list(spread_ahead(candidate, rows, span)),
-            bounds=table.bounds,
-            clock=clock,
-            passed=passed,
-        )
-
-    @classmethod
     def of(
         cls,
         several: list[tuple[int, Ahead]],
@@ -107,8 +70,11 @@ class Dispersion(NamedTuple):
         clock: Clock,
         passed: Array,
     ) -> Dispersion:
-        """Measure it by forecasts of `spread_ahead`; the rest is as in `measured`."""
-        if not several:
+        """Measure it by forecasts of `calibration.spread_ahead`.
+
+        ``passed`` (row, 2) is what `Design.clock` says.
+        """
+        if not any(clock) or not several:
             return cls()
         errors = np.concatenate([found.errors.ravel() for _, found in several])
         rows = np.concatenate(
@@ -118,7 +84,7 @@ class Dispersion(NamedTuple):
         if not known.any():
             return cls()
         # each row was asked many times, and neighbours err alike
-        worth = len(np.unique(rows[known])) / known.sum() / _ALIKE
+        worth = len(np.unique(rows[known])) / known.sum() / ALIKE
         return cls.fitted(errors[known], passed[rows[known]], clock, worth)
 
     @classmethod
@@ -127,7 +93,7 @@ class Dispersion(NamedTuple):
     ) -> Dispersion:
         """Fit it to errors, in deviations, if they tell of it.
 
-        ``passed`` (error, 2) is as in `measured`; each error counts as so many.
+        ``passed`` (error, 2) is as in `of`; each error counts as so many.
         """
         if not any(clock):
             return cls()
@@ -158,23 +124,6 @@ class Dispersion(NamedTuple):
         """Return factors at rows, (row,), of what `Design.clock` says there."""
         found: Array = np.exp(self.clock.columns(passed) @ self.coefficients)
         return found
-
-
-def spread_ahead(
-    candidate: Candidate, table: ChannelRows, span: float
-) -> Iterator[tuple[int, Ahead]]:
-    """Yield series, and forecasts from origins that are spread over their last rows.
-
-    ``table`` is in the units of the states.
-    """
-    series = telling(candidate, table)
-    for k in series:
-        n = int(table.lengths[k])
-        first = max(burnt(candidate, n), n - _MOST_ROWS)
-        every = math.ceil((n - 1 - first) * len(series) / _ORIGINS)
-        origins = np.arange(first, n - 1, every)
-        alone, own = candidate.alone(k), table.alone(k)
-        yield k, forecasts_ahead(alone, own, span, origins)
 
 
 def _loss(squares: Array, logs: Array | float) -> Array:

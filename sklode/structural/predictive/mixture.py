@@ -14,6 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.links import LEAST, Link
+from sklode.structural.predictive.recalibration import Recalibration
 from sklode.structural.rows import Rows
 
 # of an interval, to the last bit of a float
@@ -47,6 +48,7 @@ class Mixture:
     links: tuple[Link, ...]  # (component,)
     fading: Array  # (component, query), variance of the part of the signal that fades
     smearing: Array  # (component, 1), see `points`
+    recalibration: Recalibration | None = None
 
     @property
     def is_linked(self) -> Array:
@@ -55,6 +57,9 @@ class Mixture:
 
     def at(self, queries: Rows) -> Mixture:
         """Return that of some queries."""
+        own = self.recalibration
+        if own is not None:
+            own = own._replace(kind=own.kind[queries])
         return replace(
             self,
             weights=self.weights[:, queries],
@@ -62,6 +67,7 @@ class Mixture:
             spreads=self.spreads[:, queries],
             noises=self.noises[:, queries],
             fading=self.fading[:, queries],
+            recalibration=own,
         )
 
     def share_of_linked(self) -> Array:
@@ -86,22 +92,28 @@ class Mixture:
         within = root * np.where(some, self.spreads, 0.0)
         signal = np.hypot.reduce([*between, *within])
         noise = np.hypot.reduce(root * np.where(some, self.noises, 0.0))
-        return mean, signal, noise
+        shift, factor = self._moments()
+        return mean + shift * np.hypot(signal, noise), factor * signal, factor * noise
 
     @np.errstate(over="ignore", invalid="ignore")
     def quantiles(self, levels: Array) -> Array:
         """Return quantiles of the signal and its noise, (query, level)."""
+        normal = ndtri(levels)
+        if self.recalibration is not None:
+            normal = self.recalibration.at(normal)
+            levels = ndtr(normal)
         # a constant has no spread: the distribution function needs one
         least = np.maximum(1e-12 * np.abs(self.means), LEAST)
         spread = np.maximum(np.hypot(self.spreads, self.noises), least)
         some = self.weights > 0
         n_halvings = _HALVINGS if len(self.weights) > 1 else 0
-        result = np.empty((self.means.shape[1], len(levels)))
-        for k, level in enumerate(levels):
+        result = np.empty((self.means.shape[1], levels.shape[-1]))
+        for k in range(levels.shape[-1]):
+            level, own = levels[..., k], normal[..., k]
             # a mixture's distribution function is an average of its components':
             # its quantile lies between theirs, and is found by bisection;
             # low + (high - low) / 2 does not overflow, as their sum might
-            each = self.original(self.means + ndtri(level) * spread)
+            each = self.original(self.means + own * spread)
             low = np.where(some, each, np.inf).min(0)
             high = np.where(some, each, -np.inf).max(0)
             for _ in range(n_halvings):
@@ -135,8 +147,10 @@ class Mixture:
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:
         """Return the variance of each query, with noise, (query,)."""
-        variances = np.hypot(self.spreads, self.noises) ** 2
-        means = self.means.copy()
+        shift, factor = self._moments()
+        spreads = np.hypot(self.spreads, self.noises)
+        variances = (factor * spreads) ** 2
+        means = self.means + shift * spreads
         for k, link in enumerate(self.links):
             means[k], variances[k] = link.moments(means[k], variances[k])
         # the law of total variance: within components, and between them
@@ -146,6 +160,12 @@ class Mixture:
         squares = np.where(some, variances + from_mean**2, 0.0)
         total: Array = (self.weights * squares).sum(0)
         return total
+
+    def _moments(self) -> tuple[Array | float, Array | float]:
+        """Return mean and deviation of what is N(0, 1) without recalibration."""
+        return (
+            (0.0, 1.0) if self.recalibration is None else self.recalibration.moments()
+        )
 
     def original(self, values: Array) -> Array:
         """Return y of each component's values, (component, query)."""

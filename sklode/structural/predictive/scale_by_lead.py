@@ -23,8 +23,8 @@ _MOST_SERIES = 64
 _BURNT, _SHARE = 10, 3
 # rows in which what an error tells fades
 _RECENT = 8.0
-# deviations: larger errors count as these
-_CLIPPED = 5.0
+CLIPPED = 5.0
+"""Deviations: larger errors count as these."""
 # errors that what is expected beforehand is worth
 _DOUBT, _RECENT_DOUBT = 30.0, 1.0
 # of squares of errors: a fifth more is no break
@@ -61,7 +61,7 @@ class VarianceInflation(NamedTuple):
         errors, ages, leads = (np.concatenate(x) for x in zip(*each, strict=True))
         known = np.isfinite(leads).any(axis=0)
         times = np.nanmedian(leads[:, known], axis=0)
-        squares = np.minimum(errors**2, _CLIPPED**2)
+        squares = np.minimum(errors**2, CLIPPED**2)
         factors = _factors(squares, ages)
         # medians of fewer and fewer rows may fall, and `interp` wants them not to
         return cls(np.maximum.accumulate(times), factors[known])

@@ -14,14 +14,18 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.special import ndtr
 
 from sklode.data.arrays import Array
 from sklode.data.links import LEAST, Link
 from sklode.structural.predictive.bounds import Between, Floored
 from sklode.structural.predictive.limits import BOUNDS, Limits
 from sklode.structural.predictive.mixture import Distribution, Mixture, Paths
+from sklode.structural.predictive.recalibration import NORMAL, Recalibration
 from sklode.structural.rows import Rows
 
+# deviations at which paths are recalibrated, linearly between
+_GRID = np.linspace(-4, 4, 65)
 # of the middle 90 % of a normal distribution
 TO_DEVIATION = 3.29
 
@@ -246,6 +250,39 @@ class Adjustment:
 
 
 @dataclass(frozen=True)
+class Recalibrated:
+    """With as many values below each quantile as errors ahead had; medians stay."""
+
+    measure: Callable[[], Recalibration]  # which forecasts do not ask for
+
+    @cached_property
+    def recalibration(self) -> Recalibration | None:
+        """What it does to quantiles; None: nothing."""
+        found = self.measure()
+        return None if (found.quantiles[found.kind] == NORMAL).all() else found
+
+    def on_mixture(self, mixture: Mixture) -> Mixture:
+        """Return it with quantiles at other levels."""
+        return replace(mixture, recalibration=self.recalibration)
+
+    def on_paths(self, paths: Paths, mixture: Mixture) -> Paths:
+        """Return paths that are where as many of them are below."""
+        if self.recalibration is None:
+            return paths
+        if not paths.has_noise:
+            mixture = replace(mixture, noises=np.zeros_like(mixture.noises))
+        levels, values = ndtr(_GRID), paths.values()
+        before = mixture.quantiles(levels)
+        after = self.on_mixture(mixture).quantiles(levels)
+        with np.errstate(invalid="ignore"):  # of ends that are infinite
+            moves = np.where(after == before, 0.0, after - before)
+        for own, x, move in zip(values.T, before, moves, strict=True):
+            # beyond the grid they are moved as at its ends
+            own += np.interp(own, x, move)
+        return paths.of_y(values)
+
+
+@dataclass(frozen=True)
 class Bounded:
     """Counts, values that are not below zero, and values within a user's bounds."""
 
@@ -322,12 +359,13 @@ class Prediction:
 
     def points(self) -> Array:
         """Return forecasts, (query,), which are the same however wide errors were."""
-        found: Array = self.without(Inflated).distribution().points()
+        as_it_is = self.without(Inflated, Recalibrated)
+        found: Array = as_it_is.distribution().points()
         return found
 
-    def without(self, kind: type) -> Prediction:
-        """Return it without steps of a kind."""
-        steps = [step for step in self.steps if not isinstance(step, kind)]
+    def without(self, *kinds: type) -> Prediction:
+        """Return it without steps of some kinds."""
+        steps = [step for step in self.steps if not isinstance(step, kinds)]
         return replace(self, steps=steps)
 
     def paths(self, paths: Paths) -> Array:

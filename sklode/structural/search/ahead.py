@@ -11,7 +11,8 @@ from scipy.special import ndtri
 from sklode.data.arrays import Array
 from sklode.data.scores import quantile_crps
 from sklode.structural.candidates import Candidate
-from sklode.structural.predictive.dispersion import Clock, Dispersion, spread_ahead
+from sklode.structural.predictive.calibration import spread_ahead
+from sklode.structural.predictive.dispersion import Clock, Dispersion
 from sklode.structural.predictive.scale_by_lead import LEADS
 from sklode.structural.rows import ChannelRows
 

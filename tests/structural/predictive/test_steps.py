@@ -10,6 +10,7 @@ import pytest
 from sklode.data.links import IDENTITY, Link
 from sklode.structural.predictive.limits import Limits
 from sklode.structural.predictive.mixture import Mixture, Paths
+from sklode.structural.predictive.recalibration import NORMAL, Recalibration
 from sklode.structural.predictive.steps import (
     Adjustment,
     Bounded,
@@ -17,6 +18,7 @@ from sklode.structural.predictive.steps import (
     Inflated,
     MeansWithin,
     Prediction,
+    Recalibrated,
     Step,
     UncertainX,
     WithinMoves,
@@ -77,6 +79,13 @@ def adjustment(link: Link) -> Adjustment:
     )
 
 
+# of errors half as large, too large, and as they should be
+KINDS = Recalibration(
+    np.stack([NORMAL, 0.5 * NORMAL, 1.3 * NORMAL + 0.1 * NORMAL**2]),
+    np.array([1, 2, 0]),
+)
+
+
 STEPS: dict[str, Any] = {
     "conditioned": lambda link: [
         Conditioned(
@@ -92,6 +101,7 @@ STEPS: dict[str, Any] = {
     # reached by the BOUNDS = 20 times this
     "means within": lambda link: [MeansWithin(limits(0.05))],
     "adjusted": lambda link: [adjustment(link)],
+    "recalibrated": lambda link: [Recalibrated(lambda: KINDS)],
     "within moves": lambda link: [WithinMoves(limits(0.04))],
     "counts": lambda link: [Bounded(1.0, np.array([-np.inf, np.inf]))],
     "not below zero": lambda link: [Bounded(0.0, np.array([-np.inf, np.inf]))],
@@ -100,7 +110,13 @@ STEPS: dict[str, Any] = {
 STEPS["all"] = lambda link: (
     [
         step
-        for name in ("conditioned", "inflated", "means within", "adjusted")
+        for name in (
+            "conditioned",
+            "inflated",
+            "means within",
+            "adjusted",
+            "recalibrated",
+        )
         for step in STEPS[name](link)
     ]
     + [Bounded(0.0, np.array([-np.inf, np.inf])), WithinMoves(limits(0.04))]

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from sklode import StructuralForecaster
 from sklode.data.scores import quantile_crps
-from sklode.structural.predictive.dispersion import spread_ahead
+from sklode.structural.predictive.calibration import spread_ahead
 from sklode.structural.search import ahead, estimate
 
 N = 24 * 42

@@ -1,0 +1,88 @@
+"""What errors ahead tell of widths: by the clock, and by their own quantiles.
+
+Tested in tests/structural/predictive/test_recalibration.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from sklode.data.arrays import Array, Flags
+from sklode.structural.candidates import Candidate
+from sklode.structural.predictive.dispersion import ALIKE, Clock, Dispersion
+from sklode.structural.predictive.recalibration import NORMAL, quantiles_of
+from sklode.structural.predictive.scale_by_lead import (
+    CLIPPED,
+    Ahead,
+    burnt,
+    forecasts_ahead,
+    telling,
+)
+from sklode.structural.rows import ChannelRows
+
+# that tell, of each series
+_MOST_ROWS = 2016
+# of all series, from which is looked ahead
+_ORIGINS = 400
+
+
+class Calibration(NamedTuple):
+    """What the errors ahead of a candidate tell of how wide its forecasts should be."""
+
+    dispersion: Dispersion = Dispersion()
+    quantiles: Array = NORMAL  # of errors, see `Recalibration`
+
+    @classmethod
+    def measured(
+        cls,
+        candidate: Candidate,
+        table: ChannelRows,
+        span: float,
+        clock: Clock,
+        passed: Array,
+        closed: Flags,
+    ) -> Calibration:
+        """Measure it by the errors ahead that a candidate made at rows of series.
+
+        Those of next rows alone would not do: far ahead all hours have the error of
+        the level. ``passed`` (row, 2) is what `Design.clock` says, and ``closed``
+        (row,) whether it was always zero at a row's time of the day.
+        """
+        several = list(spread_ahead(candidate, candidate.scaling.rows(table), span))
+        if not several:
+            return cls()
+        dispersion = Dispersion.of(several, table.bounds, clock, passed)
+        errors = np.concatenate([found.errors.ravel() for _, found in several])
+        rows = np.concatenate(
+            [(table.bounds[k] + found.rows).ravel() for k, found in several]
+        )
+        known = np.isfinite(errors) & ~closed[rows]
+        if not known.any():
+            return cls(dispersion)
+        errors, rows = errors[known], rows[known]
+        errors /= dispersion.at(passed[rows])
+        # those that are too large on the whole are for `VarianceInflation`
+        size = np.sqrt(np.minimum(errors**2, CLIPPED**2).mean())
+        n = len(np.unique(rows)) / ALIKE
+        return cls(dispersion, quantiles_of(errors / max(size, 1.0), n))
+
+
+def spread_ahead(
+    candidate: Candidate, table: ChannelRows, span: float
+) -> Iterator[tuple[int, Ahead]]:
+    """Yield series, and forecasts from origins that are spread over their last rows.
+
+    ``table`` is in the units of the states.
+    """
+    series = telling(candidate, table)
+    for k in series:
+        n = int(table.lengths[k])
+        first = max(burnt(candidate, n), n - _MOST_ROWS)
+        every = math.ceil((n - 1 - first) * len(series) / _ORIGINS)
+        origins = np.arange(first, n - 1, every)
+        alone, own = candidate.alone(k), table.alone(k)
+        yield k, forecasts_ahead(alone, own, span, origins)
