@@ -66,9 +66,10 @@ class Calibration(NamedTuple):
         errors, rows = errors[known], rows[known]
         errors /= dispersion.at(passed[rows])
         # those that are too large on the whole are for `VarianceInflation`
-        size = np.sqrt(np.minimum(errors**2, CLIPPED**2).mean())
+        errors = np.clip(errors, -CLIPPED, CLIPPED)
+        size = max(math.sqrt((errors**2).mean()), 1.0)
         n = len(np.unique(rows)) / ALIKE
-        return cls(dispersion, quantiles_of(errors / max(size, 1.0), n))
+        return cls(dispersion, quantiles_of(errors / size, n))
 
 
 def spread_ahead(

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.links import LEAST, Link
-from sklode.structural.predictive.recalibration import Recalibration
+from sklode.structural.predictive.recalibration import NODES, WEIGHTS, Recalibration
 from sklode.structural.rows import Rows
 
 # of an interval, to the last bit of a float
@@ -92,7 +92,9 @@ class Mixture:
         within = root * np.where(some, self.spreads, 0.0)
         signal = np.hypot.reduce([*between, *within])
         noise = np.hypot.reduce(root * np.where(some, self.noises, 0.0))
-        shift, factor = self._moments()
+        if self.recalibration is None:
+            return mean, signal, noise
+        shift, factor = self.recalibration.moments()
         return mean + shift * np.hypot(signal, noise), factor * signal, factor * noise
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -147,12 +149,13 @@ class Mixture:
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:
         """Return the variance of each query, with noise, (query,)."""
-        shift, factor = self._moments()
         spreads = np.hypot(self.spreads, self.noises)
-        variances = (factor * spreads) ** 2
-        means = self.means + shift * spreads
-        for k, link in enumerate(self.links):
-            means[k], variances[k] = link.moments(means[k], variances[k])
+        if self.recalibration is None:
+            means, variances = self.means.copy(), spreads**2
+            for k, link in enumerate(self.links):
+                means[k], variances[k] = link.moments(means[k], variances[k])
+        else:
+            means, variances = self._recalibrated(spreads, self.recalibration)
         # the law of total variance: within components, and between them
         some = self.weights > 0
         means = np.where(some, means, 0.0)
@@ -161,11 +164,17 @@ class Mixture:
         total: Array = (self.weights * squares).sum(0)
         return total
 
-    def _moments(self) -> tuple[Array | float, Array | float]:
-        """Return mean and deviation of what is N(0, 1) without recalibration."""
-        return (
-            (0.0, 1.0) if self.recalibration is None else self.recalibration.moments()
-        )
+    def _recalibrated(
+        self, spreads: Array, recalibration: Recalibration
+    ) -> tuple[Array, Array]:
+        """Return means and variances of y, (component, query), by numbers."""
+        means, squares = np.zeros((2, *spreads.shape))
+        centre = self.original(self.means)
+        for own, weight in zip(recalibration.at(NODES).T, WEIGHTS, strict=True):
+            moved = self.original(self.means + own * spreads) - centre
+            means += weight * moved
+            squares += weight * moved**2
+        return centre + means, np.maximum(squares - means**2, 0.0)
 
     def original(self, values: Array) -> Array:
         """Return y of each component's values, (component, query)."""

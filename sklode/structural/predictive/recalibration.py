@@ -3,9 +3,9 @@ r"""Quantiles of errors in place of those of a normal distribution.
 .. math:: \hat F^{-1}(p) = F^{-1}(\Phi(q(p)))
 
 with F what a model forecasts, and q(p) the p-quantile of errors ahead, in deviations
-from their median: of a model that is right :math:`q = \Phi^{-1}`. Medians stay. It is the recalibration of Kuleshov,
-Fenner and Ermon, "Accurate Uncertainties for Deep Learning Using Calibrated Regression"
-(2018), on the scale of a normal distribution.
+from their median: of a model that is right :math:`q = \Phi^{-1}`. Medians stay. It is
+the recalibration of Kuleshov, Fenner and Ermon, "Accurate Uncertainties for Deep
+Learning Using Calibrated Regression" (2018), on the scale of a normal distribution.
 
 Tested in tests/structural/predictive/test_recalibration.py.
 """
@@ -24,8 +24,9 @@ NORMAL = ndtri(_LEVELS)
 """Quantiles of a normal distribution: q that changes nothing."""
 # errors that the normal distribution is worth
 _DOUBT = 30.0
-# nodes and weights of integrals over a normal distribution
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+"""Of integrals over a normal distribution, by the rule of Gauss and Hermite."""
+WEIGHTS /= WEIGHTS.sum()
 
 
 def quantiles_of(errors: Array, n: float) -> Array:
@@ -47,9 +48,9 @@ class Recalibration(NamedTuple):
 
     def moments(self) -> tuple[Array, Array]:
         """Return mean and deviation, (query,), of what was N(0, 1)."""
-        values, weights = self._of_kinds(_NODES), _WEIGHTS / _WEIGHTS.sum()
-        mean = values @ weights
-        deviation = np.sqrt(np.maximum(values**2 @ weights - mean**2, 0.0))
+        values = self._of_kinds(NODES)
+        mean = values @ WEIGHTS
+        deviation = np.sqrt(np.maximum(values**2 @ WEIGHTS - mean**2, 0.0))
         return mean[self.kind], deviation[self.kind]
 
     def _of_kinds(self, normal: Array) -> Array:
