@@ -145,12 +145,12 @@ class FilteredModel:
         if queries.changes is not None:
             steps.append(own.uncertain_X(queries, queries.changes))
         if is_limited:
-            limits = self.limits(column, queries, adjustment)
-            if adjustment is not None:
-                steps += [MeansWithin(limits), adjustment]
             steps.append(
                 Recalibrated(partial(self._recalibration, column, queries, adjustment))
             )
+            limits = self.limits(column, queries, adjustment)
+            if adjustment is not None:
+                steps += [MeansWithin(limits), adjustment]
             quantum = float(self.quanta[column])
             steps += [Bounded(quantum, model.bounds), WithinMoves(limits)]
         return Prediction(own.mixture(queries), steps)

@@ -100,27 +100,25 @@ class Mixture:
     @np.errstate(over="ignore", invalid="ignore")
     def quantiles(self, levels: Array) -> Array:
         """Return quantiles of the signal and its noise, (query, level)."""
-        normal = ndtri(levels)
-        if self.recalibration is not None:
-            normal = self.recalibration.at(normal)
-            levels = ndtr(normal)
         # a constant has no spread: the distribution function needs one
         least = np.maximum(1e-12 * np.abs(self.means), LEAST)
         spread = np.maximum(np.hypot(self.spreads, self.noises), least)
         some = self.weights > 0
         n_halvings = _HALVINGS if len(self.weights) > 1 else 0
-        result = np.empty((self.means.shape[1], levels.shape[-1]))
-        for k in range(levels.shape[-1]):
-            level, own = levels[..., k], normal[..., k]
+        result = np.empty((self.means.shape[1], len(levels)))
+        for k, level in enumerate(levels):
             # a mixture's distribution function is an average of its components':
             # its quantile lies between theirs, and is found by bisection;
             # low + (high - low) / 2 does not overflow, as their sum might
-            each = self.original(self.means + own * spread)
+            each = self.original(self.means + self._moved(ndtri(level)) * spread)
             low = np.where(some, each, np.inf).min(0)
             high = np.where(some, each, -np.inf).max(0)
             for _ in range(n_halvings):
                 middle = low + (high - low) / 2
-                below = ndtr((self.linked(middle) - self.means) / spread)
+                errors: Array = (self.linked(middle) - self.means) / spread
+                if self.recalibration is not None:
+                    errors = self.recalibration.normal(errors)
+                below = ndtr(errors)
                 is_low = (self.weights * below).sum(0) < level
                 low = np.where(is_low, middle, low)
                 high = np.where(is_low, high, middle)
@@ -155,7 +153,7 @@ class Mixture:
             for k, link in enumerate(self.links):
                 means[k], variances[k] = link.moments(means[k], variances[k])
         else:
-            means, variances = self._recalibrated(spreads, self.recalibration)
+            means, variances = self._recalibrated(spreads)
         # the law of total variance: within components, and between them
         some = self.weights > 0
         means = np.where(some, means, 0.0)
@@ -164,14 +162,17 @@ class Mixture:
         total: Array = (self.weights * squares).sum(0)
         return total
 
-    def _recalibrated(
-        self, spreads: Array, recalibration: Recalibration
-    ) -> tuple[Array, Array]:
+    def _moved(self, normal: float) -> Array:
+        """Return what is of errors what ``normal`` is of normal ones, (query,)."""
+        found = np.full(self.means.shape[1], normal)
+        return found if self.recalibration is None else self.recalibration.moved(found)
+
+    def _recalibrated(self, spreads: Array) -> tuple[Array, Array]:
         """Return means and variances of y, (component, query), by numbers."""
         means, squares = np.zeros((2, *spreads.shape))
         centre = self.original(self.means)
-        for own, weight in zip(recalibration.at(NODES).T, WEIGHTS, strict=True):
-            moved = self.original(self.means + own * spreads) - centre
+        for node, weight in zip(NODES, WEIGHTS, strict=True):
+            moved = self.original(self.means + self._moved(node) * spreads) - centre
             means += weight * moved
             squares += weight * moved**2
         return centre + means, np.maximum(squares - means**2, 0.0)

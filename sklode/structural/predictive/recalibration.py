@@ -1,17 +1,19 @@
 r"""Quantiles of errors in place of those of a normal distribution.
 
-.. math:: \hat F^{-1}(p) = F^{-1}(\Phi(q(p)))
+.. math:: \hat F^{-1}(p) = m + s \, q(p)
 
-with F what a model forecasts, and q(p) the p-quantile of errors ahead, in deviations
-from their median: of a model that is right :math:`q = \Phi^{-1}`. Medians stay. It is
-the recalibration of Kuleshov, Fenner and Ermon, "Accurate Uncertainties for Deep
-Learning Using Calibrated Regression" (2018), on the scale of a normal distribution.
+with m and s mean and deviation of a candidate's forecast, and q(p) the p-quantile of
+errors ahead, in deviations from their median: of a model that is right
+:math:`q = \Phi^{-1}`. Medians stay. It is the recalibration of Kuleshov, Fenner and
+Ermon, "Accurate Uncertainties for Deep Learning Using Calibrated Regression" (2018),
+on the scale of a normal distribution.
 
 Tested in tests/structural/predictive/test_recalibration.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +23,14 @@ from sklode.data.arrays import Array, Numbers
 
 _LEVELS = np.arange(1, 20) / 20
 NORMAL = ndtri(_LEVELS)
-"""Quantiles of a normal distribution: q that changes nothing."""
+"""Quantiles of a normal distribution: a q that changes nothing."""
 # errors that the normal distribution is worth
 _DOUBT = 30.0
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 """Of integrals over a normal distribution, by the rule of Gauss and Hermite."""
 WEIGHTS /= WEIGHTS.sum()
+# as far as floats have levels: beyond 39 deviations a normal's is 0 or 1
+_KNOTS = np.concatenate([[-40.0], NORMAL, [40.0]])
 
 
 def quantiles_of(errors: Array, n: float) -> Array:
@@ -37,28 +41,40 @@ def quantiles_of(errors: Array, n: float) -> Array:
 
 
 class Recalibration(NamedTuple):
-    """Quantiles q of several kinds of queries: linear between those of a normal."""
+    """Quantiles q of several kinds of queries: linear between those of a normal.
+
+    A tail is as wide as what lies between it and the median.
+    """
 
     quantiles: Array  # (kind, level)
     kind: Numbers  # (query,)
 
-    def at(self, normal: Array) -> Array:
-        """Return q, (query, level), of quantiles of a normal, (level,)."""
-        return self._of_kinds(normal)[self.kind]
+    def moved(self, normal: Array) -> Array:
+        """Return q of quantiles of a normal, (..., query)."""
+        return self._by_kind(normal, lambda x, own: np.interp(x, _KNOTS, own))
+
+    def normal(self, errors: Array) -> Array:
+        """Return of which quantiles of a normal q are errors, (..., query)."""
+        return self._by_kind(errors, lambda x, own: np.interp(x, own, _KNOTS))
 
     def moments(self) -> tuple[Array, Array]:
         """Return mean and deviation, (query,), of what was N(0, 1)."""
-        values = self._of_kinds(NODES)
+        values = np.stack([np.interp(NODES, _KNOTS, own) for own in self._knots])
         mean = values @ WEIGHTS
         deviation = np.sqrt(np.maximum(values**2 @ WEIGHTS - mean**2, 0.0))
         return mean[self.kind], deviation[self.kind]
 
-    def _of_kinds(self, normal: Array) -> Array:
-        """Return q of each kind, (kind, level)."""
-        inside = np.clip(normal, NORMAL[0], NORMAL[-1])
-        found = np.stack([np.interp(inside, NORMAL, own) for own in self.quantiles])
-        # a tail is as wide as what lies between it and the median
-        ends = self.quantiles[:, [0, -1]] / NORMAL[[0, -1]]
-        wide = np.where(normal < 0, ends[:, :1], ends[:, 1:])
-        moved: Array = found + wide * (normal - inside)
-        return moved
+    @property
+    def _knots(self) -> Array:
+        """What q is at `_KNOTS`, (kind, knot)."""
+        ends = self.quantiles[:, [0, -1]] / NORMAL[[0, -1]] * _KNOTS[[0, -1]]
+        return np.hstack([ends[:, :1], self.quantiles, ends[:, 1:]])
+
+    def _by_kind(self, values: Array, of: Callable[[Array, Array], Array]) -> Array:
+        """Return what a function of values and q makes of some, (..., query)."""
+        found = values.copy()
+        for kind, own in enumerate(self._knots):
+            mine = self.kind == kind
+            if mine.any() and (self.quantiles[kind] != NORMAL).any():
+                found[..., mine] = of(found[..., mine], own)
+        return found

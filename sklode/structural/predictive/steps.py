@@ -14,7 +14,6 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import ndtr
 
 from sklode.data.arrays import Array
 from sklode.data.links import LEAST, Link
@@ -24,8 +23,6 @@ from sklode.structural.predictive.mixture import Distribution, Mixture, Paths
 from sklode.structural.predictive.recalibration import NORMAL, Recalibration
 from sklode.structural.rows import Rows
 
-# deviations at which paths are recalibrated, linearly between
-_GRID = np.linspace(-4, 4, 65)
 # of the middle 90 % of a normal distribution
 TO_DEVIATION = 3.29
 
@@ -262,24 +259,25 @@ class Recalibrated:
         return None if (found.quantiles[found.kind] == NORMAL).all() else found
 
     def on_mixture(self, mixture: Mixture) -> Mixture:
-        """Return it with quantiles at other levels."""
-        return replace(mixture, recalibration=self.recalibration)
+        """Return it with errors of such quantiles."""
+        if self.recalibration is None:
+            return mixture
+        found = replace(mixture, recalibration=self.recalibration)
+        # where components differ, a skew would move what is the median of all
+        moved = mixture.linked(mixture.medians()) - mixture.linked(found.medians())
+        return replace(found, means=found.means + moved)
 
     def on_paths(self, paths: Paths, mixture: Mixture) -> Paths:
-        """Return paths that are where as many of them are below."""
+        """Return paths whose errors have such quantiles."""
         if self.recalibration is None:
             return paths
-        if not paths.has_noise:
-            mixture = replace(mixture, noises=np.zeros_like(mixture.noises))
-        levels, values = ndtr(_GRID), paths.values()
-        before = mixture.quantiles(levels)
-        after = self.on_mixture(mixture).quantiles(levels)
-        with np.errstate(invalid="ignore"):  # of ends that are infinite
-            moves = np.where(after == before, 0.0, after - before)
-        for own, x, move in zip(values.T, before, moves, strict=True):
-            # beyond the grid they are moved as at its ends
-            own += np.interp(own, x, move)
-        return paths.of_y(values)
+        noises = mixture.noises if paths.has_noise else np.zeros_like(mixture.noises)
+        spreads = paths.of_component(np.hypot(mixture.spreads, noises))
+        errors = paths.signal + paths.noise - paths.of_component(mixture.means)
+        spreads = np.maximum(spreads, LEAST)
+        errors_now = spreads * self.recalibration.moved(errors / spreads)
+        shift = paths.of_component(self.on_mixture(mixture).means - mixture.means)
+        return replace(paths, signal=paths.signal + shift + errors_now - errors)
 
 
 @dataclass(frozen=True)

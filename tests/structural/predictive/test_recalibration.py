@@ -44,12 +44,15 @@ def test_few_errors_move_quantiles_little(n: float, share: float) -> None:
 def test_quantiles_are_linear_in_those_of_a_normal_and_so_are_tails() -> None:
     kinds = Recalibration(np.stack([NORMAL, NARROW, NORMAL**3]), np.array([1, 0, 2, 1]))
     levels = np.array([1e-6, 0.01, 0.05, 0.33, 0.5, 0.99])
-    found = kinds.at(norm.ppf(levels))
-    np.testing.assert_allclose(found[0], 0.5 * norm.ppf(levels), atol=1e-12)
-    np.testing.assert_allclose(found[1], norm.ppf(levels), atol=1e-12)
-    np.testing.assert_array_equal(found[3], found[0])
+    normal = np.tile(norm.ppf(levels)[:, None], 4)
+    found = kinds.moved(normal)
+    np.testing.assert_allclose(found[:, 0], 0.5 * norm.ppf(levels), atol=1e-12)
+    np.testing.assert_array_equal(found[:, 1], norm.ppf(levels))
+    np.testing.assert_array_equal(found[:, 3], found[:, 0])
+    np.testing.assert_allclose(kinds.normal(found), normal, atol=1e-12)
     middle = np.mean([NORMAL[11] ** 3, NORMAL[12] ** 3])
-    own = kinds.at(np.array([NORMAL[11:13].mean(), 2 * NORMAL[-1]]))[2]
+    asked = np.array([NORMAL[11:13].mean(), 2 * NORMAL[-1]])
+    own = kinds.moved(np.tile(asked[:, None], 4))[:, 2]
     np.testing.assert_allclose(own, [middle, 2 * NORMAL[-1] ** 3])
 
 
@@ -58,10 +61,10 @@ def test_moments_are_those_of_the_quantiles() -> None:
     kinds = Recalibration(
         np.stack([NORMAL, NARROW, skewed, np.zeros(19)]), np.array([0, 1, 2, 3])
     )
-    values = kinds.at(errors(1.0, n=200_000))
+    values = kinds.moved(np.tile(errors(1.0, n=200_000)[:, None], 4))
     mean, deviation = kinds.moments()
-    np.testing.assert_allclose(mean, values.mean(axis=1), atol=2e-3)
-    np.testing.assert_allclose(deviation, values.std(axis=1), atol=2e-3)
+    np.testing.assert_allclose(mean, values.mean(axis=0), atol=2e-3)
+    np.testing.assert_allclose(deviation, values.std(axis=0), atol=2e-3)
     np.testing.assert_allclose([mean[1], deviation[1]], [0.0, 0.5], atol=1e-12)
 
 

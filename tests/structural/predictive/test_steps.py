@@ -113,9 +113,9 @@ STEPS["all"] = lambda link: (
         for name in (
             "conditioned",
             "inflated",
+            "recalibrated",
             "means within",
             "adjusted",
-            "recalibrated",
         )
         for step in STEPS[name](link)
     ]
