@@ -1,11 +1,15 @@
 import signal
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
 from sklode.engine.tableaus import TABLEAUS
+from sklode.structural.filtered_model import FilteredModel
+from sklode.structural.predictive.recalibration import NORMAL, Recalibration
+from sklode.structural.rows import ChannelRows
 from tests.problems import MERSON
 
 # The same examples in every run: a failure is met again by running again.
@@ -54,3 +58,13 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def as_a_normal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave errors the quantiles of a normal distribution, whose median is the mean."""
+
+    def kinds(self: object, channel: int, queries: ChannelRows, _: object) -> object:
+        return Recalibration(NORMAL[None], np.zeros(len(queries.times), np.int64))
+
+    monkeypatch.setattr(FilteredModel, "_recalibration", kinds)

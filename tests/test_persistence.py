@@ -23,7 +23,6 @@ from sklode import (
 )
 from sklode import persistence as saving
 from sklode.data.errors import WeightsFileError
-from sklode.structural.predictive import recalibration
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 load = LatentODELSTMForecaster.load_weights
@@ -304,17 +303,9 @@ FORMAT_14: dict[str, tuple[list[int], list[float], list[float]]] = {
 }
 
 
-@pytest.fixture
-def as_a_normal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave quantiles where a normal distribution has them.
-
-    What errors ahead tell is no part of a file.
-    """
-    monkeypatch.setattr(recalibration, "_DOUBT", 1e300)
-
-
 @pytest.mark.parametrize("kind", FORMAT_14)
-def test_a_file_of_format_14_answers_as_it_did(kind: str, as_a_normal: None) -> None:
+@pytest.mark.usefixtures("as_a_normal")  # what errors ahead tell is no part of a file
+def test_a_file_of_format_14_answers_as_it_did(kind: str) -> None:
     steps, points, ends = FORMAT_14[kind]
     path = Path(__file__).parent / "format_14" / f"{kind}.safetensors"
     found = StructuralForecaster.load_weights(path)
@@ -362,7 +353,8 @@ def test_named_days_of_format_17_answer_as_they_did(kind: str) -> None:
     np.testing.assert_allclose(forecast, NAMED_17[kind], rtol=1e-6)
 
 
-def test_effects_of_format_14_answer_as_they_did(as_a_normal: None) -> None:
+@pytest.mark.usefixtures("as_a_normal")
+def test_effects_of_format_14_answer_as_they_did() -> None:
     """A curve, a memory, levels, days' shapes and named days of hourly rows."""
     folder = Path(__file__).parent / "format_14"
     found = StructuralForecaster.load_weights(folder / "effects.safetensors")

@@ -314,6 +314,7 @@ class FilteredColumn:
                 clock=clock,
                 passed=passed[mine],
                 closed=closed[mine],
+                inflation=self.inflations[k],
             )
             for k, mine in self.by_heaviest(self.table)
         }

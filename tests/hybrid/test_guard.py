@@ -226,6 +226,7 @@ def network_of(rows: Observations) -> Any:
     return made.eval()
 
 
+@pytest.mark.usefixtures("as_a_normal")
 @pytest.mark.parametrize("kind", ["alike", "of unequal scale", "logarithms"])
 def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
     kind: str, monkeypatch: pytest.MonkeyPatch

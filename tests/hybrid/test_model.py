@@ -12,7 +12,7 @@ from sklode import StructuralForecaster
 from sklode.hybrid import model as prediction
 from sklode.hybrid import training as ahead
 from sklode.hybrid.model import NetworkWeights
-from sklode.structural.predictive import limits, recalibration
+from sklode.structural.predictive import limits
 from sklode.structural.predictive.scale_by_lead import VarianceInflation
 from sklode.structural.predictive.steps import TO_DEVIATION
 from tests.series import tiny, uneven_stamps, waves
@@ -67,6 +67,7 @@ def by_weight(request: pytest.FixtureRequest) -> dict[float, Any]:
     return {w: fitted(w, series(request.param)) for w in (0.0, 0.3, 1.0)}
 
 
+@pytest.mark.usefixtures("as_a_normal")
 def test_forecasts_move_from_level_to_network(by_weight: dict[float, Any]) -> None:
     level, part, whole = by_weight.values()
     assert [f.network_share_ for f in by_weight.values()] == [0.0, 0.3, 1.0]
@@ -79,13 +80,18 @@ def test_forecasts_move_from_level_to_network(by_weight: dict[float, Any]) -> No
     np.testing.assert_allclose(middle, 0.7 * low + 0.3 * high, rtol=1e-6)
 
 
-def test_point_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -> None:
+@pytest.mark.usefixtures("as_a_normal")
+def test_point_and_median_agree(by_weight: dict[float, Any]) -> None:
+    for forecaster in by_weight.values():
+        if not forecaster.components_["logarithm"].iloc[0]:  # whose forecasts are means
+            point = forecaster.predict(STEPS)
+            np.testing.assert_allclose(medians(forecaster, STEPS), point, rtol=1e-9)
+
+
+def test_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -> None:
     for forecaster in by_weight.values():
         alpha = [0.05, 0.5, 0.95]
         found = forecaster.predict_quantiles(STEPS, alpha=alpha).to_numpy()
-        if not forecaster.components_["logarithm"].iloc[0]:  # whose forecasts are means
-            point = forecaster.predict(STEPS)
-            np.testing.assert_allclose(found[:, 1], point, rtol=1e-9)
         paths = forecaster.sample(STEPS, n_samples=3000).to_numpy().reshape(3000, -1)
         below = (paths[:, :, None] < found).mean(0)
         np.testing.assert_allclose(below, [alpha] * len(STEPS), atol=0.02)
@@ -149,14 +155,14 @@ def test_weights_and_factors_are_linear_between_leads() -> None:
     np.testing.assert_allclose(factor[:, 0], [1, 2.0, 1.5, 1.0, 1])
 
 
+@pytest.mark.usefixtures("as_a_normal")
 def test_a_network_moves_forecasts_no_farther_than_it_was_proved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # deviations are those before errors ahead make a level's intervals of another width
+    # deviations are those before errors of late make a level's intervals wider
     monkeypatch.setattr(
         VarianceInflation, "at", lambda self, ahead: np.ones(len(ahead))
     )
-    monkeypatch.setattr(recalibration, "_DOUBT", 1e300)
     y, stamps = series(), [1, 3, 9]
     level = StructuralForecaster().fit(y)
     low, high = level.predict_interval(stamps, coverage=0.9).to_numpy().T

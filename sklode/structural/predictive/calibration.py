@@ -18,6 +18,7 @@ from sklode.structural.predictive.recalibration import NORMAL, quantiles_of
 from sklode.structural.predictive.scale_by_lead import (
     CLIPPED,
     Ahead,
+    VarianceInflation,
     burnt,
     forecasts_ahead,
     telling,
@@ -45,6 +46,7 @@ class Calibration(NamedTuple):
         clock: Clock,
         passed: Array,
         closed: Flags,
+        inflation: VarianceInflation,
     ) -> Calibration:
         """Measure it by the errors ahead that a candidate made at rows of series.
 
@@ -65,9 +67,10 @@ class Calibration(NamedTuple):
             return cls(dispersion)
         errors, rows = errors[known], rows[known]
         errors /= dispersion.at(passed[rows])
-        # those that are too large on the whole are for `VarianceInflation`
+        # what `VarianceInflation` widens needs no widening here
         errors = np.clip(errors, -CLIPPED, CLIPPED)
-        size = max(math.sqrt((errors**2).mean()), 1.0)
+        wide = float(inflation.factors.mean())
+        size = max(min(math.sqrt((errors**2).mean()), wide), 1.0)
         n = len(np.unique(rows)) / ALIKE
         return cls(dispersion, quantiles_of(errors / size, n))
 

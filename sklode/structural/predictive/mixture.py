@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import LEAST, Link
 from sklode.structural.predictive.recalibration import NODES, WEIGHTS, Recalibration
 from sklode.structural.rows import Rows
@@ -84,18 +84,20 @@ class Mixture:
         weights = weights / np.maximum(weights.sum(0), LEAST)
         some = weights > 0
         means = np.where(some, self.means, 0.0)
+        spreads, noises = self.spreads, self.noises
+        if self.recalibration is not None:
+            shift, factor = self.recalibration.moments()
+            means = np.where(some, means + shift * np.hypot(spreads, noises), 0.0)
+            spreads, noises = factor * spreads, factor * noises
         mean = (weights * means).sum(0)
         # the law of total variance: that between components adds to that within
         # them. Roots of sums of squares by hypot, as the squares may overflow
         root = np.sqrt(weights)
         between = root * np.where(some, means - mean, 0.0)
-        within = root * np.where(some, self.spreads, 0.0)
+        within = root * np.where(some, spreads, 0.0)
         signal = np.hypot.reduce([*between, *within])
-        noise = np.hypot.reduce(root * np.where(some, self.noises, 0.0))
-        if self.recalibration is None:
-            return mean, signal, noise
-        shift, factor = self.recalibration.moments()
-        return mean + shift * np.hypot(signal, noise), factor * signal, factor * noise
+        noise = np.hypot.reduce(root * np.where(some, noises, 0.0))
+        return mean, signal, noise
 
     @np.errstate(over="ignore", invalid="ignore")
     def quantiles(self, levels: Array) -> Array:
@@ -148,12 +150,13 @@ class Mixture:
     def variance(self) -> Array:
         """Return the variance of each query, with noise, (query,)."""
         spreads = np.hypot(self.spreads, self.noises)
-        if self.recalibration is None:
-            means, variances = self.means.copy(), spreads**2
-            for k, link in enumerate(self.links):
-                means[k], variances[k] = link.moments(means[k], variances[k])
-        else:
-            means, variances = self._recalibrated(spreads)
+        means, variances = self.means.copy(), spreads**2
+        for k, link in enumerate(self.links):
+            means[k], variances[k] = link.moments(means[k], variances[k])
+        if self.recalibration is not None:
+            is_moved = self.recalibration.is_moved
+            found = self._recalibrated(spreads[:, is_moved], is_moved)
+            means[:, is_moved], variances[:, is_moved] = found
         # the law of total variance: within components, and between them
         some = self.weights > 0
         means = np.where(some, means, 0.0)
@@ -167,15 +170,21 @@ class Mixture:
         found = np.full(self.means.shape[1], normal)
         return found if self.recalibration is None else self.recalibration.moved(found)
 
-    def _recalibrated(self, spreads: Array) -> tuple[Array, Array]:
-        """Return means and variances of y, (component, query), by numbers."""
+    def _recalibrated(self, spreads: Array, queries: Flags) -> tuple[Array, Array]:
+        """Return means and variances of y at recalibrated queries, by numbers."""
+        own = self.at(queries)
         means, squares = np.zeros((2, *spreads.shape))
-        centre = self.original(self.means)
+        centre = own.original(own.means)
         for node, weight in zip(NODES, WEIGHTS, strict=True):
-            moved = self.original(self.means + self._moved(node) * spreads) - centre
+            moved = own.original(own.means + own._moved(node) * spreads) - centre
             means += weight * moved
             squares += weight * moved**2
-        return centre + means, np.maximum(squares - means**2, 0.0)
+        variances = np.maximum(squares - means**2, 0.0)
+        # a difference of large values cancels, and may overflow
+        shift, factor = own.recalibration.moments() if own.recalibration else (0.0, 1.0)
+        is_plain = np.logical_not(own.is_linked)
+        means = np.where(is_plain, shift * spreads, means)
+        return centre + means, np.where(is_plain, (factor * spreads) ** 2, variances)
 
     def original(self, values: Array) -> Array:
         """Return y of each component's values, (component, query)."""

@@ -3,10 +3,10 @@ r"""Quantiles of errors in place of those of a normal distribution.
 .. math:: \hat F^{-1}(p) = m + s \, q(p)
 
 with m and s mean and deviation of a candidate's forecast, and q(p) the p-quantile of
-errors ahead, in deviations from their median: of a model that is right
-:math:`q = \Phi^{-1}`. Medians stay. It is the recalibration of Kuleshov, Fenner and
+errors ahead, in deviations from their mean: of a model that is right
+:math:`q = \Phi^{-1}`. Means stay. It is the recalibration of Kuleshov, Fenner and
 Ermon, "Accurate Uncertainties for Deep Learning Using Calibrated Regression" (2018),
-on the scale of a normal distribution.
+on the scale of a normal distribution, but for what errors have in common.
 
 Tested in tests/structural/predictive/test_recalibration.py.
 """
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
 
 _LEVELS = np.arange(1, 20) / 20
 NORMAL = ndtri(_LEVELS)
@@ -35,19 +35,26 @@ _KNOTS = np.concatenate([[-40.0], NORMAL, [40.0]])
 
 def quantiles_of(errors: Array, n: float) -> Array:
     """Return q, (level,), by errors that are worth ``n``: shrunk to a normal's."""
-    found = np.quantile(errors, _LEVELS) - np.median(errors)
-    shrunk: Array = (n * found + _DOUBT * NORMAL) / (n + _DOUBT)
-    return shrunk
+    found = np.quantile(errors, _LEVELS)
+    shrunk = (n * found + _DOUBT * NORMAL) / (n + _DOUBT)
+    means, _ = Recalibration(shrunk[None], np.zeros(1, np.int64)).moments()
+    centred: Array = shrunk - means
+    return centred
 
 
 class Recalibration(NamedTuple):
     """Quantiles q of several kinds of queries: linear between those of a normal.
 
-    A tail is as wide as what lies between it and the median.
+    Beyond these, tails are at least as wide as a normal's.
     """
 
     quantiles: Array  # (kind, level)
     kind: Numbers  # (query,)
+
+    @property
+    def is_moved(self) -> Flags:
+        """Whether q differs from a normal's, (query,)."""
+        return np.asarray((self.quantiles != NORMAL).any(axis=1)[self.kind])
 
     def moved(self, normal: Array) -> Array:
         """Return q of quantiles of a normal, (..., query)."""
@@ -67,7 +74,9 @@ class Recalibration(NamedTuple):
     @property
     def _knots(self) -> Array:
         """What q is at `_KNOTS`, (kind, knot)."""
-        ends = self.quantiles[:, [0, -1]] / NORMAL[[0, -1]] * _KNOTS[[0, -1]]
+        last = self.quantiles[:, [0, -1]]
+        slopes = np.maximum(last / NORMAL[[0, -1]], 1.0)
+        ends = last + slopes * (_KNOTS - np.pad(NORMAL, 1, mode="edge"))[[0, -1]]
         return np.hstack([ends[:, :1], self.quantiles, ends[:, 1:]])
 
     def _by_kind(self, values: Array, of: Callable[[Array, Array], Array]) -> Array:

@@ -31,7 +31,7 @@ _DOUBT, _RECENT_DOUBT = 30.0, 1.0
 _CHANCE = 1.2
 # how much larger errors are on new rows than on those that hyperparameters fit. This,
 # the fading, the doubts and the chance were set on made-up breaks and competition
-# series: with them 90 % intervals hold 0.84 of more noise, 0.72 of kinks in a trend
+# series: with them 90 % intervals hold 0.80 of more noise, 0.70 of kinks in a trend
 _OPTIMISM = 1.1
 # parts of the leads, with a weight or a scale of a network each
 _KNOTS = 4

@@ -20,7 +20,7 @@ from sklode.data.links import LEAST, Link
 from sklode.structural.predictive.bounds import Between, Floored
 from sklode.structural.predictive.limits import BOUNDS, Limits
 from sklode.structural.predictive.mixture import Distribution, Mixture, Paths
-from sklode.structural.predictive.recalibration import NORMAL, Recalibration
+from sklode.structural.predictive.recalibration import Recalibration
 from sklode.structural.rows import Rows
 
 # of the middle 90 % of a normal distribution
@@ -248,7 +248,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class Recalibrated:
-    """With as many values below each quantile as errors ahead had; medians stay."""
+    """With errors of the quantiles that those ahead had; means stay."""
 
     measure: Callable[[], Recalibration]  # which forecasts do not ask for
 
@@ -256,16 +256,11 @@ class Recalibrated:
     def recalibration(self) -> Recalibration | None:
         """What it does to quantiles; None: nothing."""
         found = self.measure()
-        return None if (found.quantiles[found.kind] == NORMAL).all() else found
+        return found if found.is_moved.any() else None
 
     def on_mixture(self, mixture: Mixture) -> Mixture:
         """Return it with errors of such quantiles."""
-        if self.recalibration is None:
-            return mixture
-        found = replace(mixture, recalibration=self.recalibration)
-        # where components differ, a skew would move what is the median of all
-        moved = mixture.linked(mixture.medians()) - mixture.linked(found.medians())
-        return replace(found, means=found.means + moved)
+        return replace(mixture, recalibration=self.recalibration)
 
     def on_paths(self, paths: Paths, mixture: Mixture) -> Paths:
         """Return paths whose errors have such quantiles."""
@@ -275,9 +270,8 @@ class Recalibrated:
         spreads = paths.of_component(np.hypot(mixture.spreads, noises))
         errors = paths.signal + paths.noise - paths.of_component(mixture.means)
         spreads = np.maximum(spreads, LEAST)
-        errors_now = spreads * self.recalibration.moved(errors / spreads)
-        shift = paths.of_component(self.on_mixture(mixture).means - mixture.means)
-        return replace(paths, signal=paths.signal + shift + errors_now - errors)
+        moved = spreads * self.recalibration.moved(errors / spreads)
+        return replace(paths, signal=paths.signal + moved - errors)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.data.links import IDENTITY
+from sklode.data.links import IDENTITY, Link
 from sklode.structural.predictive import recalibration
+from sklode.structural.predictive.bounds import Between
 from sklode.structural.predictive.mixture import Mixture
 from sklode.structural.predictive.recalibration import (
     NORMAL,
@@ -30,8 +31,11 @@ def errors(factor: float, shift: float = 0.0, n: int = 100_000) -> np.ndarray:
     return shift + factor * np.asarray(norm.ppf((np.arange(n) + 0.5) / n))
 
 
-def test_quantiles_are_those_of_errors_from_their_median() -> None:
+def test_quantiles_are_those_of_errors_from_their_mean() -> None:
     np.testing.assert_allclose(quantiles_of(errors(0.5, 0.2), 1e9), NARROW, atol=1e-4)
+    # of an exponential distribution the median is log 2, the mean 1
+    found = quantiles_of(-np.log(norm.sf(errors(1.0))), 1e9)
+    np.testing.assert_allclose(found, -np.log(1 - LEVELS) - 1, atol=0.05)
     np.testing.assert_allclose(NORMAL, norm.ppf(LEVELS))
 
 
@@ -46,7 +50,10 @@ def test_quantiles_are_linear_in_those_of_a_normal_and_so_are_tails() -> None:
     levels = np.array([1e-6, 0.01, 0.05, 0.33, 0.5, 0.99])
     normal = np.tile(norm.ppf(levels)[:, None], 4)
     found = kinds.moved(normal)
-    np.testing.assert_allclose(found[:, 0], 0.5 * norm.ppf(levels), atol=1e-12)
+    # beyond the last quantile as wide as a normal
+    beyond = norm.ppf(levels) - np.clip(norm.ppf(levels), NORMAL[0], NORMAL[-1])
+    expected = 0.5 * (norm.ppf(levels) - beyond) + beyond
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-12)
     np.testing.assert_array_equal(found[:, 1], norm.ppf(levels))
     np.testing.assert_array_equal(found[:, 3], found[:, 0])
     np.testing.assert_allclose(kinds.normal(found), normal, atol=1e-12)
@@ -65,7 +72,8 @@ def test_moments_are_those_of_the_quantiles() -> None:
     mean, deviation = kinds.moments()
     np.testing.assert_allclose(mean, values.mean(axis=0), atol=2e-3)
     np.testing.assert_allclose(deviation, values.std(axis=0), atol=2e-3)
-    np.testing.assert_allclose([mean[1], deviation[1]], [0.0, 0.5], atol=1e-12)
+    np.testing.assert_allclose(mean[:2], 0.0, atol=1e-12)
+    assert deviation[0] == pytest.approx(1.0)
 
 
 def test_each_query_has_quantiles_of_its_own_and_points_stay() -> None:
@@ -83,17 +91,43 @@ def test_each_query_has_quantiles_of_its_own_and_points_stay() -> None:
     steps = [Recalibrated(lambda: kinds)]
     prediction = Prediction(mixture, steps)
     found = prediction.distribution()
-    levels = np.array([0.01, 0.05, 0.25, 0.5, 0.95])
+    levels = np.array([0.05, 0.25, 0.5, 0.95])
     expected = np.stack([norm.ppf(levels, 3.0, 0.5), norm.ppf(levels, 5.0, 1.0)])
     np.testing.assert_allclose(found.quantiles(levels), expected)
-    np.testing.assert_allclose(found.variance(), [0.25, 1.0])
+    _, deviation = kinds.moments()
+    np.testing.assert_allclose(found.variance(), deviation**2)
     np.testing.assert_allclose(prediction.points(), [3.0, 5.0])
     # that of one query, as bounds ask
     own = found.at(np.array([0]))
     np.testing.assert_allclose(own.quantiles(levels), expected[:1])
     mean, signal, noise = found.normal()
     np.testing.assert_allclose(mean, [3.0, 5.0])
-    np.testing.assert_allclose([signal, noise], [[0.3, 0.6], [0.4, 0.8]])
+    np.testing.assert_allclose([signal, noise], np.outer([0.6, 0.8], deviation))
+
+
+@pytest.mark.parametrize("link", [IDENTITY, Link(low=0.0)], ids=["plain", "logarithm"])
+def test_variances_are_those_of_the_quantiles(link: Link) -> None:
+    skewed = NORMAL + 0.15 * NORMAL**2
+    shape = 2, 2
+    mixture = Mixture(
+        weights=np.array([[0.5, 0.3], [0.5, 0.7]]),
+        means=np.array([[1.0, 1.0], [2.5, 1.4]]),
+        spreads=np.full(shape, 0.3),
+        noises=np.full(shape, 0.2),
+        links=(link, link),
+        fading=np.zeros(shape),
+        smearing=np.ones((2, 1)),
+        recalibration=Recalibration(
+            np.stack([NORMAL, 0.6 * NORMAL, skewed]), np.array([1, 2])
+        ),
+    )
+    drawn = mixture.quantiles((np.arange(1_000) + 0.5) / 1_000)
+    np.testing.assert_allclose(mixture.variance(), drawn.var(axis=1), rtol=0.02)
+    if link.is_identity:
+        within = Between(mixture, np.array([-50.0, 50.0]))
+        np.testing.assert_allclose(within.variance(), drawn.var(axis=1), rtol=0.02)
+        mean, *_ = mixture.normal()
+        np.testing.assert_allclose(mean, drawn.mean(axis=1), rtol=0.001)
 
 
 def series(seed: int, n: int = 600) -> pd.Series:
