@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from sklode import StructuralForecaster
 from sklode.data.links import IDENTITY, Link
+from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.predictive import recalibration
 from sklode.structural.predictive.bounds import Between
 from sklode.structural.predictive.mixture import Mixture
@@ -121,13 +122,13 @@ def test_variances_are_those_of_the_quantiles(link: Link) -> None:
             np.stack([NORMAL, 0.6 * NORMAL, skewed]), np.array([1, 2])
         ),
     )
-    drawn = mixture.quantiles((np.arange(1_000) + 0.5) / 1_000)
-    np.testing.assert_allclose(mixture.variance(), drawn.var(axis=1), rtol=0.02)
+    drawn = mixture.quantiles((np.arange(300) + 0.5) / 300)
+    np.testing.assert_allclose(mixture.variance(), drawn.var(axis=1), rtol=0.03)
     if link.is_identity:
         within = Between(mixture, np.array([-50.0, 50.0]))
-        np.testing.assert_allclose(within.variance(), drawn.var(axis=1), rtol=0.02)
+        np.testing.assert_allclose(within.variance(), drawn.var(axis=1), rtol=0.03)
         mean, *_ = mixture.normal()
-        np.testing.assert_allclose(mean, drawn.mean(axis=1), rtol=0.001)
+        np.testing.assert_allclose(mean, drawn.mean(axis=1), rtol=0.002)
 
 
 def series(seed: int, n: int = 600) -> pd.Series:
@@ -160,6 +161,21 @@ def test_intervals_hold_what_they_say_where_noise_is_no_normal(
     assert 0.85 <= after[1] <= 0.95
 
 
+def test_skewed_noise_leaves_means_and_moves_both_ends() -> None:
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2015-01-01", periods=1800)
+    y = pd.Series(rng.exponential(size=1800) - 3, days, name="y")
+    forecaster = StructuralForecaster(seasons=None, random_state=0).fit(y[:1500])
+    truth = y[1500:]
+    low, high = forecaster.predict_interval(truth.index, coverage=0.8).to_numpy().T
+    below, above = (truth < low).mean(), (truth > high).mean()
+    assert 0.05 < below < 0.16
+    assert 0.05 < above < 0.16
+    drawn = forecaster.sample(truth.index[:20], n_samples=2000)["y"]
+    drawn = drawn.groupby(level=1).mean()
+    np.testing.assert_allclose(drawn, forecaster.predict(truth.index[:20]), atol=0.08)
+
+
 def test_rows_that_are_known_and_series_of_few_rows_are_asked_as_they_are() -> None:
     y = series(0)[:200]
     forecaster = StructuralForecaster(seasons=None, random_state=0).fit(y)
@@ -176,7 +192,9 @@ def test_rows_that_are_known_and_series_of_few_rows_are_asked_as_they_are() -> N
     np.testing.assert_array_equal([one.quantiles for one in none.values()], [NORMAL])
 
 
-def test_a_closed_night_does_not_tell_how_wide_the_day_is() -> None:
+def test_a_closed_night_does_not_tell_how_wide_the_day_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(0)
     hours = np.arange(24 * 40)
     sun = np.maximum(np.sin(np.pi * (hours % 24 - 6) / 12), 0.0)
@@ -187,8 +205,13 @@ def test_a_closed_night_does_not_tell_how_wide_the_day_is() -> None:
     table = forecaster._answers.states.columns[0].table
     is_night = forecaster._answers.states._closed(0, table)
     np.testing.assert_array_equal(is_night, sun[: 24 * 33] < 1e-9)
-    truth = y[24 * 33 :]
-    found = forecaster.predict_interval(fh=truth.index, coverage=0.8).to_numpy()
-    day = truth.to_numpy() > 0
-    inside = (found[:, 0] <= truth) & (truth <= found[:, 1])
-    assert 0.7 <= inside[day].mean() <= 0.93
+    (column,) = forecaster._answers.states._calibrations
+    (found,) = column.values()
+    monkeypatch.setattr(
+        FilteredModel, "_closed", lambda self, k, rows: np.full(len(rows.times), False)
+    )
+    forecaster._answers.states.__dict__.pop("_calibrations")
+    (column,) = forecaster._answers.states._calibrations
+    (with_nights,) = column.values()
+    # errors of nights are next to nothing
+    assert np.ptp(found.quantiles[4:15]) > 1.1 * np.ptp(with_nights.quantiles[4:15])
