@@ -50,6 +50,7 @@ def test_rows_up_to_the_last_one_are_not_shifted(fitted: StructuralForecaster) -
     np.testing.assert_allclose(found, alone["follower"], atol=1e-9)
 
 
+@pytest.mark.usefixtures("as_a_normal")
 def test_quantiles_and_paths_are_shifted_with_the_median(
     fitted: StructuralForecaster,
 ) -> None:

@@ -78,7 +78,7 @@ def test_series_with_zeros_leave_others_their_season() -> None:
     rare = {f"rare {k}": pd.Series(rng.random(N) < 0.1, DAYS[:N]) for k in range(6)}
     ahead = range(1, 8)
     alone = StructuralForecaster().fit(joined(seasonal)).predict(fh=ahead)
-    both = StructuralForecaster().fit(joined(seasonal | rare))
+    both = StructuralForecaster(random_state=0).fit(joined(seasonal | rare))
     found = both.predict(fh=ahead)
     np.testing.assert_allclose(found.loc[alone.index], alone, rtol=1e-6)
     # each answer is that of its own group, whatever is asked with it
@@ -86,7 +86,7 @@ def test_series_with_zeros_leave_others_their_season() -> None:
     keys = drawn.index.get_level_values("key")
     assert drawn[keys.str.startswith("own")].min() > 5
     assert 0 <= drawn[keys.str.startswith("rare")].min()
-    assert drawn[keys.str.startswith("rare")].max() < 5
+    assert drawn[keys.str.startswith("rare")].quantile(0.99) < 3
     parts = both._parts(found.index, None)["y"]
     whole = parts.drop(columns="signal").sum(axis=1)
     np.testing.assert_allclose(whole, parts["signal"], atol=1e-6)
