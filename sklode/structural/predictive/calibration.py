@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklode.data.arrays import Array, Flags
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.structural.candidates import Candidate
 from sklode.structural.predictive.dispersion import ALIKE, Clock, Dispersion
 from sklode.structural.predictive.recalibration import NORMAL, quantiles_of
@@ -55,18 +55,12 @@ class Calibration(NamedTuple):
         (row,) whether it was always zero at a row's time of the day.
         """
         several = list(spread_ahead(candidate, candidate.scaling.rows(table), span))
-        if not several:
-            return cls()
-        dispersion = Dispersion.of(several, table.bounds, clock, passed)
-        errors = np.concatenate([found.errors.ravel() for _, found in several])
-        rows = np.concatenate(
-            [(table.bounds[k] + found.rows).ravel() for k, found in several]
-        )
-        known = np.isfinite(errors) & ~closed[rows]
-        if not known.any():
+        errors, rows = errors_of(several, table.bounds)
+        dispersion = Dispersion.of(errors, rows, clock, passed)
+        errors, rows = errors[~closed[rows]], rows[~closed[rows]]
+        if not len(rows):
             return cls(dispersion)
-        errors, rows = errors[known], rows[known]
-        errors /= dispersion.at(passed[rows])
+        errors = errors / dispersion.at(passed[rows])
         # what `VarianceInflation` widens needs no widening here
         errors = np.clip(errors, -CLIPPED, CLIPPED)
         wide = float(inflation.factors.mean())
@@ -90,3 +84,15 @@ def spread_ahead(
         origins = np.arange(first, n - 1, every)
         alone, own = candidate.alone(k), table.alone(k)
         yield k, forecasts_ahead(alone, own, span, origins)
+
+
+def errors_of(
+    several: list[tuple[int, Ahead]], bounds: Numbers
+) -> tuple[Array, Numbers]:
+    """Return errors of `spread_ahead` that are known, in deviations, and their rows."""
+    if not several:
+        return np.zeros(0), np.zeros(0, np.int64)
+    errors = np.concatenate([found.errors.ravel() for _, found in several])
+    rows = np.concatenate([(bounds[k] + found.rows).ravel() for k, found in several])
+    known = np.isfinite(errors)
+    return errors[known], rows[known]

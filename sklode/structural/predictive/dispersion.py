@@ -17,7 +17,6 @@ import numpy as np
 from sklode.data.arrays import Array, Numbers
 from sklode.structural.effects.modulation import harmonics_of
 from sklode.structural.filter.system import THRESHOLD
-from sklode.structural.predictive.scale_by_lead import Ahead
 
 # harmonics, of the day and of the week
 _OF_DAY = 4
@@ -64,28 +63,17 @@ class Dispersion(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        several: list[tuple[int, Ahead]],
-        bounds: Numbers,
-        clock: Clock,
-        passed: Array,
+        cls, errors: Array, rows: Numbers, clock: Clock, passed: Array
     ) -> Dispersion:
-        """Measure it by forecasts of `calibration.spread_ahead`.
+        """Measure it by errors of `calibration.errors_of`.
 
         ``passed`` (row, 2) is what `Design.clock` says.
         """
-        if not any(clock) or not several:
-            return cls()
-        errors = np.concatenate([found.errors.ravel() for _, found in several])
-        rows = np.concatenate(
-            [(bounds[k] + found.rows).ravel() for k, found in several]
-        )
-        known = np.isfinite(errors)
-        if not known.any():
+        if not len(rows):
             return cls()
         # each row was asked many times, and neighbours err alike
-        worth = len(np.unique(rows[known])) / known.sum() / ALIKE
-        return cls.fitted(errors[known], passed[rows[known]], clock, worth)
+        worth = len(np.unique(rows)) / len(rows) / ALIKE
+        return cls.fitted(errors, passed[rows], clock, worth)
 
     @classmethod
     def fitted(

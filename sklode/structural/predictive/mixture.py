@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.arrays import Array, Numbers
 from sklode.data.links import LEAST, Link
 from sklode.structural.predictive.recalibration import NODES, WEIGHTS, Recalibration
 from sklode.structural.rows import Rows
@@ -58,8 +58,6 @@ class Mixture:
     def at(self, queries: Rows) -> Mixture:
         """Return that of some queries."""
         own = self.recalibration
-        if own is not None:
-            own = own._replace(kind=own.kind[queries])
         return replace(
             self,
             weights=self.weights[:, queries],
@@ -67,7 +65,7 @@ class Mixture:
             spreads=self.spreads[:, queries],
             noises=self.noises[:, queries],
             fading=self.fading[:, queries],
-            recalibration=own,
+            recalibration=None if own is None else own.at(queries),
         )
 
     def share_of_linked(self) -> Array:
@@ -112,7 +110,10 @@ class Mixture:
             # a mixture's distribution function is an average of its components':
             # its quantile lies between theirs, and is found by bisection;
             # low + (high - low) / 2 does not overflow, as their sum might
-            each = self.original(self.means + self._moved(ndtri(level)) * spread)
+            own = np.full(self.means.shape[1], ndtri(level))
+            if self.recalibration is not None:
+                own = self.recalibration.moved(own)
+            each = self.original(self.means + own * spread)
             low = np.where(some, each, np.inf).min(0)
             high = np.where(some, each, -np.inf).max(0)
             for _ in range(n_halvings):
@@ -149,14 +150,14 @@ class Mixture:
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:
         """Return the variance of each query, with noise, (query,)."""
-        spreads = np.hypot(self.spreads, self.noises)
-        means, variances = self.means.copy(), spreads**2
+        means = self.means.copy()
+        variances = np.hypot(self.spreads, self.noises) ** 2
         for k, link in enumerate(self.links):
             means[k], variances[k] = link.moments(means[k], variances[k])
         if self.recalibration is not None:
-            is_moved = self.recalibration.is_moved
-            found = self._recalibrated(spreads[:, is_moved], is_moved)
-            means[:, is_moved], variances[:, is_moved] = found
+            mine = self.recalibration.is_moved
+            found = self.at(mine)._recalibrated(self.recalibration.at(mine))
+            means[:, mine], variances[:, mine] = found
         # the law of total variance: within components, and between them
         some = self.weights > 0
         means = np.where(some, means, 0.0)
@@ -165,24 +166,19 @@ class Mixture:
         total: Array = (self.weights * squares).sum(0)
         return total
 
-    def _moved(self, normal: float) -> Array:
-        """Return what is of errors what ``normal`` is of normal ones, (query,)."""
-        found = np.full(self.means.shape[1], normal)
-        return found if self.recalibration is None else self.recalibration.moved(found)
-
-    def _recalibrated(self, spreads: Array, queries: Flags) -> tuple[Array, Array]:
-        """Return means and variances of y at recalibrated queries, by numbers."""
-        own = self.at(queries)
+    def _recalibrated(self, errors: Recalibration) -> tuple[Array, Array]:
+        """Return components' means and variances of y, (component, query)."""
+        spreads, centre = np.hypot(self.spreads, self.noises), self.original(self.means)
         means, squares = np.zeros((2, *spreads.shape))
-        centre = own.original(own.means)
         for node, weight in zip(NODES, WEIGHTS, strict=True):
-            moved = own.original(own.means + own._moved(node) * spreads) - centre
+            own = errors.moved(np.full(len(errors.kind), node))
+            moved = self.original(self.means + own * spreads) - centre
             means += weight * moved
             squares += weight * moved**2
         variances = np.maximum(squares - means**2, 0.0)
-        # a difference of large values cancels, and may overflow
-        shift, factor = own.recalibration.moments() if own.recalibration else (0.0, 1.0)
-        is_plain = np.logical_not(own.is_linked)
+        # of y itself in closed form: a difference of large values cancels
+        shift, factor = errors.moments()
+        is_plain = np.logical_not(self.is_linked)
         means = np.where(is_plain, shift * spreads, means)
         return centre + means, np.where(is_plain, (factor * spreads) ** 2, variances)
 

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.structural.rows import Rows
 
 _LEVELS = np.arange(1, 20) / 20
 NORMAL = ndtri(_LEVELS)
@@ -50,6 +51,10 @@ class Recalibration(NamedTuple):
 
     quantiles: Array  # (kind, level)
     kind: Numbers  # (query,)
+
+    def at(self, queries: Rows) -> Recalibration:
+        """Return that of some queries."""
+        return self._replace(kind=self.kind[queries])
 
     @property
     def is_moved(self) -> Flags:
@@ -82,8 +87,7 @@ class Recalibration(NamedTuple):
     def _by_kind(self, values: Array, of: Callable[[Array, Array], Array]) -> Array:
         """Return what a function of values and q makes of some, (..., query)."""
         found = values.copy()
-        for kind, own in enumerate(self._knots):
+        for kind in np.unique(self.kind[self.is_moved]):
             mine = self.kind == kind
-            if mine.any() and (self.quantiles[kind] != NORMAL).any():
-                found[..., mine] = of(found[..., mine], own)
+            found[..., mine] = of(found[..., mine], self._knots[kind])
         return found

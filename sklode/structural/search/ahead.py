@@ -11,7 +11,7 @@ from scipy.special import ndtri
 from sklode.data.arrays import Array
 from sklode.data.scores import quantile_crps
 from sklode.structural.candidates import Candidate
-from sklode.structural.predictive.calibration import spread_ahead
+from sklode.structural.predictive.calibration import errors_of, spread_ahead
 from sklode.structural.predictive.dispersion import Clock, Dispersion
 from sklode.structural.predictive.scale_by_lead import LEADS
 from sklode.structural.rows import ChannelRows
@@ -39,7 +39,8 @@ def scores_ahead(
     """
     several = list(spread_ahead(candidate, left, span))
     clock = Clock.shown(passed)
-    dispersion = Dispersion.of(several, table.bounds, clock, passed)
+    errors, rows = errors_of(several, table.bounds)
+    dispersion = Dispersion.of(errors, rows, clock, passed)
     added = candidate.scaling.rows(table).values - left.values
     sums = np.zeros(1 + int(table.lengths.max()) // LEADS)
     for k, found in several:

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from sklode.structural.predictive import recalibration
 from sklode.structural.predictive.scale_by_lead import VarianceInflation
 
 N, AHEAD = 160, range(1, 13)
@@ -51,11 +50,8 @@ def test_rows_after_a_break_widen_what_was_fitted_before() -> None:
     assert factors[7] > factors[0]
 
 
-def test_quantiles_paths_and_variances_are_as_wide_and_forecasts_stay(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # quantiles are those of a normal, whose median is the forecast
-    monkeypatch.setattr(recalibration, "_DOUBT", 1e300)
+@pytest.mark.usefixtures("as_a_normal")
+def test_quantiles_paths_and_variances_are_as_wide_and_forecasts_stay() -> None:
     forecaster = fitted(series(since=12, kink=1.5))
     found = widening(forecaster)
     levels = [0.05, 0.5, 0.95]

@@ -86,7 +86,7 @@ def test_series_with_zeros_leave_others_their_season() -> None:
     keys = drawn.index.get_level_values("key")
     assert drawn[keys.str.startswith("own")].min() > 5
     assert 0 <= drawn[keys.str.startswith("rare")].min()
-    assert drawn[keys.str.startswith("rare")].quantile(0.99) < 3
+    assert drawn[keys.str.startswith("rare")].max() < 5
     parts = both._parts(found.index, None)["y"]
     whole = parts.drop(columns="signal").sum(axis=1)
     np.testing.assert_allclose(whole, parts["signal"], atol=1e-6)
