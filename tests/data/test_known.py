@@ -111,10 +111,11 @@ def test_variances_are_those_of_paths() -> None:
     for logarithm in (False, True):
         forecaster = structural(bounds=(0, 100), logarithm=logarithm).fit(past)
         variance = forecaster.predict_var(fh=asked).to_numpy()[:, 0]
-        # a variance of 4000 draws has an error of sqrt(2 / 4000), 2 %
-        paths = forecaster.sample(fh=asked, n_samples=4000)["y"]
+        # a variance of n normal draws has an error of sqrt(2 / n), 1 %; near a bound,
+        # where tails are longer, several times that
+        paths = forecaster.sample(fh=asked, n_samples=20_000)["y"]
         drawn = paths.groupby(level=1).var().to_numpy()
-        np.testing.assert_allclose(variance, drawn, rtol=0.15)
+        np.testing.assert_allclose(variance, drawn, rtol=0.1)
 
 
 def test_each_column_may_have_bounds_of_its_own() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
-from sklode.structural.components.space import Form
+from sklode.structural.components.space import PLACE, Form
 from sklode.structural.effects.modulation import Day
 from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
@@ -31,6 +31,18 @@ def share(
     return sum(one.weight for one in candidates if has(one.model.form))
 
 
+def share_of_drift(found: StructuralModel) -> float:
+    """Return how much a level with drift, and nothing else, counts."""
+    names = ["slope", "velocity", "OU"]
+    return sum(
+        one.weight
+        for one in found.columns[0].candidates
+        if np.allclose(
+            np.exp(one.model.theta[[PLACE[k] for k in names]]), [3, 0, 0], atol=1e-3
+        )
+    )
+
+
 def is_log(form: Form) -> bool:
     return form.linked
 
@@ -46,7 +58,8 @@ def noise(seed: int, n: int = 60) -> Any:
 @pytest.mark.parametrize("seed", range(2))
 def test_growth_is_of_the_logarithm_and_a_sum_is_not(seed: int) -> None:
     growth = 100 * np.exp(np.cumsum(0.02 + 0.05 * noise(seed)))
-    assert share(level(growth), is_log) > 0.9
+    found = level(growth)
+    assert share(found, is_log) > 0.9 * (1 - share_of_drift(found))
     assert share(level(-growth), is_log) == 0
     assert share(level(growth, logarithm=False), is_log) == 0
     line = 10 + 0.1 * ROWS + noise(seed)
@@ -54,6 +67,42 @@ def test_growth_is_of_the_logarithm_and_a_sum_is_not(seed: int) -> None:
     assert share(level(line, logarithm=True), is_log) == pytest.approx(1)
     few = level(growth[:7])
     assert share(few, is_log) == 0
+
+
+@pytest.mark.parametrize(("n", "least", "most"), [(12, 0.35, 0.4), (100, 0.05, 0.07)])
+def test_of_few_rows_half_is_a_level_with_drift(
+    n: int, least: float, most: float
+) -> None:
+    assert least < share_of_drift(level(np.cumsum(noise(0, n)))) < most
+
+
+def test_few_years_of_growth_that_quickened_are_forecast_with_their_drift() -> None:
+    rate = np.r_[np.full(10, 0.03), np.linspace(0.03, 0.12, 8)] + 0.01 * noise(0, 18)
+    y = pd.Series(100 * np.exp(np.cumsum(rate)))
+    found = StructuralForecaster(random_state=0).fit(y).predict([6]).iloc[0]
+    drift = y.iloc[-1] + 6 * y.diff().mean()
+    # at the last rate of growth y would be more than twice as large
+    assert drift < found < 1.6 * y.iloc[-1]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.sin(np.arange(100) / 5),  # smooth
+        np.tile(np.arange(6.0), 10) + 0.1 * noise(0),  # a season
+        noise(0) > 1,  # rare counts
+    ],
+    ids=["smooth", "season", "counts"],
+)
+def test_what_is_more_than_a_level_has_no_share_of_drift(y: Any) -> None:
+    assert share_of_drift(level(y.astype(float))) < 0.002
+
+
+def test_where_X_acts_or_a_panel_shares_no_level_drifts_alone() -> None:
+    X = pd.DataFrame({"u": noise(1)})
+    assert share_of_drift(level(5 * noise(1) + noise(2), X)) == 0
+    several = pd.concat({k: pd.Series(np.cumsum(noise(k))) for k in range(3)})
+    assert share_of_drift(level(several)) == 0
 
 
 @pytest.mark.parametrize("seed", range(2))

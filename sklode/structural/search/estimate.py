@@ -53,6 +53,8 @@ _WALK = PLACE["random walk"]
 _OU = PLACE["OU"]
 # of what does not change, in units of spread
 _STILL = 1e-4
+# of a drift of which nothing is known before, likewise
+_ANY_SLOPE = 3.0
 
 
 class Hypothesis(NamedTuple):
@@ -179,6 +181,24 @@ class Estimator:
         free[[*_CHANGES, *_MEMORIES]] = False
         free[form.memories] = False
         return self._sought_from(form, theta, free, estimate)
+
+    def level_with_drift(self, other: Hypothesis, linked: bool) -> Hypothesis:
+        """Return a level that wanders, with a drift and noise, and nothing else.
+
+        So the Theta method forecasts: Hyndman and Billah, "Unmasking the Theta Method"
+        (2003). What is an outlier to an ``other`` is one to it.
+        """
+        model = other.candidate.model
+        form = Form(linked=linked, gap=model.form.gap)
+        _, _, theta = priors(form)
+        places = [_WALK, PLACE["noise"]]
+        theta[[k for k in _CHANGES if k not in places]] = math.log(_STILL)
+        theta[PLACE["slope"]] = math.log(_ANY_SLOPE)
+        free = np.full(len(theta), False)
+        free[places] = True
+        found = self._sought_from(form, theta, free, NO_EFFECTS)
+        own = found.candidate.model._replace(rule=model.rule)
+        return found._replace(candidate=found.candidate._replace(model=own))
 
     def returns_late(self, hypothesis: Hypothesis) -> bool:
         """Return whether a smooth deviation is long in coming back, and rarely did."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -68,14 +68,22 @@ _MARGIN = 4.0
 # that a return gains in log probability, by two hyperparameters: half of the 95 % point
 # of chi squared (Wilks 1938)
 _RETURN = 3.0
+# rows in which what a level with drift counts falls to a third, and logs for each row
+# by which others are more probable where it no longer counts. Half and twice as many
+# are as good on competition series; the more rows, the worse on policy rates
+_FEW, _SMOOTH = 50, 2.0
 # times that a logarithm's slope differs, where it may be
 _BENT = 1.5
+
+
+Averaged: TypeAlias = list[tuple[Candidate, tuple[Effect, ...]]]
+"""What forecasts average over, with effects; weights add up to one."""
 
 
 class SearchResult(NamedTuple):
     """What a channel's forecasts average over, and its effects."""
 
-    candidates: list[tuple[Candidate, tuple[Effect, ...]]]
+    candidates: Averaged
     loss: float  # minus the log probability of the best form, of all rows
 
 
@@ -150,7 +158,41 @@ def fit_candidates(
         drawn, gain = mixture(estimator, most_probable_of(near))
         if drawn:
             return SearchResult(drawn, loss - gain)
-    return SearchResult(_averaged(near, n_draws), loss)
+    averaged = _averaged(near, n_draws)
+    first = most_probable_of(near)
+    form = first.candidate.model.form
+    is_few = not estimator.is_pooled and _share(0.0, n_rows) >= LEAST_WEIGHT
+    if is_few and not (estimator.at_bounds or form.periods or effects):
+        # y itself drifts, as growth in per cent goes too far, unless that is told
+        is_told = logarithm is True or bool(np.isfinite(bounds).all())
+        drifting = estimator.level_with_drift(first, form.linked and is_told)
+        share = _share((drifting.loss - first.loss) / max(n_judged, 1), n_rows)
+        averaged = _combined(averaged, _averaged([drifting], n_draws), share)
+    return SearchResult(averaged, loss)
+
+
+def _share(loss: float, n_rows: int) -> float:
+    """Return how much a level with drift counts beside what is more probable.
+
+    Of few rows half: what they tell of anything else is as wrong as it is right, and
+    combinations with equal weights are hard to beat (Smith and Wallis, "A Simple
+    Explanation of the Forecast Combination Puzzle", 2009). ``loss`` is by how much it
+    is the less probable, in logs for each row: of what runs smoothly it knows nothing.
+    """
+    few, smooth = n_rows / _FEW, max(loss, 0.0) / _SMOOTH
+    return 0.5 * math.exp(-few - smooth**4)
+
+
+def _combined(one: Averaged, other: Averaged, share: float) -> Averaged:
+    """Return the candidates of both, of which the other ones have a share."""
+    if share < LEAST_WEIGHT:
+        return one
+    several = [(one, 1 - share), (other, share)]
+    return [
+        (candidate._replace(weight=candidate.weight * part), effects)
+        for found, part in several
+        for candidate, effects in found
+    ]
 
 
 def _in_good_units(estimator: Estimator, found: list[Hypothesis]) -> list[Hypothesis]:
@@ -195,9 +237,7 @@ def _may_link(values: Array, link: Link, bounds: Array) -> bool:
     return not link.is_identity and has_enough
 
 
-def _averaged(
-    hypotheses: list[Hypothesis], n_draws: int
-) -> list[tuple[Candidate, tuple[Effect, ...]]]:
+def _averaged(hypotheses: list[Hypothesis], n_draws: int) -> Averaged:
     """Return draws of hypotheses, with weights that add up to one, and effects."""
     drawn = [
         (log_weight, c.candidate._replace(model=model), c.estimate.effects)
