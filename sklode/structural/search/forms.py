@@ -162,7 +162,8 @@ def fit_candidates(
     first = most_probable_of(near)
     form = first.candidate.model.form
     is_few = not estimator.is_pooled and _share(0.0, n_rows) >= LEAST_WEIGHT
-    if is_few and not (estimator.at_bounds or form.periods or effects):
+    is_level = not (estimator.at_bounds or form.periods or first.estimate.effects)
+    if is_few and is_level:
         # y itself drifts, as growth in per cent goes too far, unless that is told
         is_told = logarithm is True or bool(np.isfinite(bounds).all())
         drifting = estimator.level_with_drift(first, form.linked and is_told)
