@@ -75,8 +75,8 @@ Make: TypeAlias = Callable[..., object]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
-FORMAT_VERSION = 18  # rises with every change of what a file holds
-_READ = (14, 15, 16, 17, FORMAT_VERSION)  # what the older ones lack has a default
+FORMAT_VERSION = 19  # rises with every change of what a file holds
+_READ = (14, 15, 16, 17, 18, FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -145,7 +145,7 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
         makers = {name: one.make for name, one in _KINDS.items()}
-        if found["format_version"] < FORMAT_VERSION:
+        if found["format_version"] < 18:
             makers |= _MAKERS_17
         if found["format_version"] < 17:
             makers |= _MAKERS_16

@@ -190,13 +190,13 @@ def test_no_pickle_is_run(
     assert load(path).state == "fitted"
 
 
-@pytest.mark.parametrize("number", [13, 19])
+@pytest.mark.parametrize("number", [13, 20])
 def test_files_of_other_formats_are_refused(
     number: int, path: Path, written: bytes
 ) -> None:
     text = {"format_version": number, "sklode_version": "9"}
     changed(written, path, lambda found, _: found.update(text))
-    expected = rf"got version {number} of the format, not 14 .* 18\. Use sklode 9 "
+    expected = rf"got version {number} of the format, not 14 .* 19\. Use sklode 9 "
     with pytest.raises(WeightsFileError, match=expected):
         load(path)
 
@@ -351,6 +351,13 @@ def test_named_days_of_format_17_answer_as_they_did(kind: str) -> None:
     found = StructuralForecaster.load_weights(path)
     forecast = found.predict(fh=range(1, 7))
     np.testing.assert_allclose(forecast, NAMED_17[kind], rtol=1e-6)
+
+
+def test_days_of_format_18_do_not_look_a_year_back() -> None:
+    path = Path(__file__).parent / "format_18" / "days.safetensors"
+    forecast = StructuralForecaster.load_weights(path).predict(fh=range(1, 7))
+    expected = [99.966484, 100.132386, 100.107246, 100.461127, 100.352319, 100.19751]
+    np.testing.assert_allclose(forecast, expected, rtol=1e-6)
 
 
 @pytest.mark.usefixtures("as_a_normal")

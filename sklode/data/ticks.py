@@ -108,16 +108,22 @@ def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:
     return ticks_between(ticks, ticks_of(on_the_wall))
 
 
-def day_and_week(like: pd.Index) -> tuple[float, float] | None:
-    """Return how many ticks a day and a week have; None without a calendar."""
+def tick_length(like: pd.Index) -> float | None:
+    """Return how many nanoseconds a tick has; None without a calendar."""
     if isinstance(like, pd.PeriodIndex):
         # ordinals count single periods: hours, where the frequency is "3h"
-        day = DAY / (nanoseconds(like.freq) / like.freq.n)
-        # of whole days or longer ones none shows the day
-        return (day, 7 * day) if day > 1 else None
-    if isinstance(like, pd.DatetimeIndex):
-        return DAY, 7 * DAY
-    return None
+        return nanoseconds(like.freq) / like.freq.n
+    return 1.0 if isinstance(like, pd.DatetimeIndex) else None
+
+
+def day_and_week(like: pd.Index) -> tuple[float, float] | None:
+    """Return how many ticks a day and a week have; None without a calendar."""
+    tick = tick_length(like)
+    if tick is None:
+        return None
+    day = DAY / tick
+    # of whole days or longer ones none shows the day
+    return (day, 7 * day) if day > 1 else None
 
 
 def place_in(

@@ -134,6 +134,8 @@ def _parts(components: pd.DataFrame) -> str:
             f"errors up to {ratio:.2g} times as wide at some hours or days as at others"
         )
         text += [by_clock] * int(ratio > 1)
+        counts = parts["year_before"].iloc[0]
+        text += [f"52 weeks before count up to {counts:.0%}"] * int(counts > _SMALL)
         lines.append(f"{channel}: {', '.join(text)}")
     return "\n".join(lines)
 

@@ -84,7 +84,7 @@ class Model(NamedTuple):
         States are those ``since`` (series,) before the first rows.
         """
         # the first input is how far the clock is ahead of time; X follows
-        clock, X = table.times + table.inputs[:, 0], table.inputs[:, 1:]
+        clock, X = table.clock, table.inputs[:, 1:]
         first, has_rows = table.bounds[:-1], table.lengths > 0
         before = np.empty(len(clock))
         before[1:] = table.times[1:] - table.times[:-1]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -25,11 +25,12 @@ from sklode.structural.candidates import (
 )
 from sklode.structural.components.space import StateSpace
 from sklode.structural.filter.system import States
-from sklode.structural.predictive.calibration import Calibration
+from sklode.structural.predictive.calibration import Calibration, spread_ahead
 from sklode.structural.predictive.dispersion import Clock
 from sklode.structural.predictive.limits import LargestMoves, Limits
 from sklode.structural.predictive.mixture import Mixture, Paths
-from sklode.structural.predictive.scale_by_lead import VarianceInflation
+from sklode.structural.predictive.scale_by_lead import Ahead, VarianceInflation
+from sklode.structural.predictive.seasonal_naive import Combination, SeasonalNaive
 from sklode.structural.predictive.steps import Conditioned, UncertainX
 from sklode.structural.rows import ChannelRows, Rows
 from sklode.structural.scaling import Scaling
@@ -50,6 +51,7 @@ class FilteredColumn:
     weights: Array  # (candidate, series), zero of series that one is not for
     table: ChannelRows
     span: float
+    year: float | None  # of `Design`
     spaces: list[StateSpace]
     states: list[States]
     sums: Array  # (series, memory), decayed innovations of each one's heaviest
@@ -61,8 +63,12 @@ class FilteredColumn:
         table: ChannelRows,
         span: float,
         members: Numbers | None = None,
+        year: float | None = None,
     ) -> FilteredColumn:
-        """Filter the rows of a column; ``members`` are those of `Candidate.own`."""
+        """Filter the rows of a column.
+
+        ``members`` are those of `Candidate.own`, ``year`` is that of `Design`.
+        """
         weights, n = weights_of(candidates, table), len(table.lengths)
         own = [
             candidate.own(_of_series(table, mine), span, members)
@@ -75,6 +81,7 @@ class FilteredColumn:
             weights=weights,
             table=table.where(slice(0)),
             span=span,
+            year=year,
             spaces=spaces,
             states=[
                 one.first(space, n) for one, space in zip(own, spaces, strict=True)
@@ -291,11 +298,64 @@ class FilteredColumn:
         return UncertainX(np.stack(added))
 
     @cached_property
+    def _ahead(self) -> dict[int, list[tuple[int, Ahead]]]:
+        """Forecasts of rows from some before them, by heaviest candidate."""
+        found = {}
+        for k, mine in self.by_heaviest(self.table):
+            candidate = self.candidates[k]
+            rows = candidate.scaling.rows(self.table.where(mine))
+            found[k] = list(spread_ahead(candidate, rows, self.span))
+        return found
+
+    @cached_property
+    def combinations(self) -> dict[int, Combination]:
+        """How seasonal naive forecasts count, by heaviest candidate; or none."""
+        found: dict[int, Combination] = {}
+        if self.year is None:
+            return found
+        for k, mine in self.by_heaviest(self.table):
+            rows = self.candidates[k].scaling.rows(self.table.where(mine))
+            added = self._added(k, rows, rows.inputs[:, 1:])
+            naive = SeasonalNaive(rows, added, self.year)
+            found[k] = Combination.measured(naive, self._ahead[k])
+        return found
+
+    @property
+    def year_before(self) -> float:
+        """How much values 52 weeks before count for the best one, where most."""
+        several = self.combinations.items()
+        weights = [own.weights for k, own in several if self.candidates[k] is self.best]
+        return max((float(own.mean(axis=0).max()) for own in weights), default=0.0)
+
+    def combined(self, queries: ChannelRows, mixture: Mixture) -> Conditioned:
+        """Return the step by which seasonal naive forecasts move it."""
+        shift = np.zeros(len(queries.times))
+        location, scale = self._units(queries)
+        for k, mine in self.by_heaviest(queries):
+            if k in self.combinations:  # else of series without rows
+                own = queries.where(mine)
+                means = ((mixture.means[k] - location[k]) / scale[k])[mine]
+                means -= self._added(k, own, own.inputs[:, 1:])
+                shift[mine] = self.combinations[k].shift(own, means)
+        nothing = np.zeros_like(shift)
+        factor = np.ones_like(shift)
+        return self.conditioned(queries, shift, middle=nothing, factor=factor)
+
+    def _left(self, k: int, series: int, found: Ahead) -> Ahead:
+        """Return a candidate's forecasts of a series with the errors that are left."""
+        if k not in self.combinations:
+            return found
+        return self.combinations[k].left(series, found)
+
+    @cached_property
     def inflations(self) -> dict[int, VarianceInflation]:
         """How much wider than expected errors ahead were, by heaviest candidate."""
         return {
             k: VarianceInflation.measured(
-                self.candidates[k], self.table.where(mine), self.span
+                self.candidates[k],
+                self.table.where(mine),
+                self.span,
+                left=partial(self._left, k),
             )
             for k, mine in self.by_heaviest(self.table)
         }
@@ -308,9 +368,8 @@ class FilteredColumn:
         clock = Clock.shown(passed)
         return {
             k: Calibration.measured(
-                self.candidates[k],
-                self.table.where(mine),
-                self.span,
+                [(j, self._left(k, j, found)) for j, found in self._ahead[k]],
+                self.table.where(mine).bounds,
                 clock=clock,
                 passed=passed[mine],
                 closed=closed[mine],

@@ -57,7 +57,9 @@ class FilteredModel:
         numbers = {key: k for k, key in enumerate(model.members)}
         members = np.array([numbers.get(key, -1) for key in observations.keys])
         columns = [
-            FilteredColumn.filter(column.candidates, table, column.span, members)
+            FilteredColumn.filter(
+                column.candidates, table, column.span, members, model.design.year
+            )
             for column, table in zip(model.columns, tables, strict=True)
         ]
         return cls(model, observations, columns)
@@ -137,7 +139,9 @@ class FilteredModel:
         Not ``is_limited``: before a network, bounds and the moves seen limit it.
         """
         own, model = self.columns[column], self.model.columns[column]
-        steps: list[Step] = []
+        mixture, steps = own.mixture(queries), list[Step]()
+        if own.combinations:
+            steps.append(own.combined(queries, mixture))
         conditioned = self.model.coupling.conditioned(self.columns, column, queries)
         if conditioned is not None:
             steps.append(conditioned)
@@ -153,7 +157,7 @@ class FilteredModel:
                 steps += [MeansWithin(limits), adjustment]
             quantum = float(self.quanta[column])
             steps += [Bounded(quantum, model.bounds), WithinMoves(limits)]
-        return Prediction(own.mixture(queries), steps)
+        return Prediction(mixture, steps)
 
     def inputs(
         self,

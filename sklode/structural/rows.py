@@ -60,6 +60,11 @@ class ChannelRows(NamedTuple):
         return np.repeat(np.arange(len(self.bounds) - 1), self.lengths)
 
     @property
+    def clock(self) -> Array:
+        """Time on the wall, (row,); the first input is how far it is ahead."""
+        return self.times + self.inputs[:, 0]
+
+    @property
     def starts(self) -> Array:
         """Time of each series' first row; infinity of an empty one."""
         # an empty series at the end begins beyond all rows: it reads the infinity

@@ -40,22 +40,20 @@ class Calibration(NamedTuple):
     @classmethod
     def measured(
         cls,
-        candidate: Candidate,
-        table: ChannelRows,
-        span: float,
+        several: list[tuple[int, Ahead]],
+        bounds: Numbers,
         clock: Clock,
         passed: Array,
         closed: Flags,
         inflation: VarianceInflation,
     ) -> Calibration:
-        """Measure it by the errors ahead that a candidate made at rows of series.
+        """Measure it by the errors ahead that `spread_ahead` found at rows of series.
 
         Those of next rows alone would not do: far ahead all hours have the error of
         the level. ``passed`` (row, 2) is what `Design.clock` says, and ``closed``
         (row,) whether it was always zero at a row's time of the day.
         """
-        several = list(spread_ahead(candidate, candidate.scaling.rows(table), span))
-        errors, rows = errors_of(several, table.bounds)
+        errors, rows = errors_of(several, bounds)
         dispersion = Dispersion.of(errors, rows, clock, passed)
         errors, rows = errors[~closed[rows]], rows[~closed[rows]]
         if not len(rows):

@@ -29,7 +29,7 @@ def closed(table: ChannelRows, queries: ChannelRows, cycle: float) -> Flags:
     ``cycle`` is the length of a day, or of what stands for it, in usual gaps.
     """
     found = np.full(len(queries.times), False)
-    clock, asked = _clock(table), _clock(queries)
+    clock, asked = table.clock, queries.clock
     is_zero = table.values == 0
     if not is_zero.any():
         return found
@@ -52,12 +52,6 @@ def closed(table: ChannelRows, queries: ChannelRows, cycle: float) -> Flags:
         is_told = n_open * n_near >= _EXPECTED * n
         found[mine] = (open_near == 0) & is_told
     return found
-
-
-def _clock(rows: ChannelRows) -> Array:
-    """Return the time on the wall, (row,); the first input is how far it is ahead."""
-    clock: Array = rows.times + rows.inputs[:, 0]
-    return clock
 
 
 def _near(phases: Array, asked: Array, margin: Array, cycle: float) -> Numbers:

@@ -6,6 +6,7 @@ Those of networks are widened in `latent_ode.calibration` and `hybrid.guard`; al
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -45,16 +46,24 @@ class VarianceInflation(NamedTuple):
 
     @classmethod
     def measured(
-        cls, candidate: Candidate, table: ChannelRows, span: float
+        cls,
+        candidate: Candidate,
+        table: ChannelRows,
+        span: float,
+        left: Callable[[int, Ahead], Ahead],
     ) -> VarianceInflation:
-        """Measure it by the errors ahead that a candidate made at its last rows."""
+        """Measure it by the errors ahead that a candidate made at its last rows.
+
+        ``left`` returns forecasts of a series with the errors that another forecast
+        leaves, see `Combination`.
+        """
         each = []
         for series in telling(candidate, table):
             alone = candidate.alone(series)
             own = alone.scaling.rows(table.alone(series))
             n = len(own.times)
             origins = np.arange(max(burnt(alone, n), n - 1 - _ORIGINS), n - 1)
-            found = forecasts_ahead(alone, own, span, origins)
+            found = left(series, forecasts_ahead(alone, own, span, origins))
             each.append((found.errors, n - 1.0 - found.rows, found.leads))
         if not each:
             return cls(np.zeros(1), np.ones(1))

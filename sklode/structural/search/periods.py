@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 
 from sklode.data.arrays import Array
 from sklode.data.observations import Observations
-from sklode.data.ticks import DAY
+from sklode.data.ticks import DAY, tick_length
 from sklode.structural.rows import ChannelRows, power_of_two
 
 _CALENDAR = (DAY, 7 * DAY, 365.2425 * DAY)
@@ -70,13 +70,8 @@ def calendar_periods(
     observations: Observations, unit: float, span: float
 ) -> list[float]:
     """Return day, week and year as far as gaps and spans show them, in ticks."""
-    like = observations.like
-    tick = 1.0
-    if isinstance(like, pd.PeriodIndex):
-        # the mean of a hundred: months and years differ in length
-        ends = pd.PeriodIndex.from_ordinals([0, 100], freq=like.freq).to_timestamp()
-        tick = (ends[1] - ends[0]).total_seconds() * 1e9 / 100
-    elif not isinstance(like, pd.DatetimeIndex):
+    tick = tick_length(observations.like)
+    if tick is None:
         return []
     periods = [_rounded(period / tick) for period in _CALENDAR]
     return [p for p in periods if _STAMPS * unit <= p and _CYCLES * p <= span]
@@ -250,7 +245,7 @@ def _other_periods(
     for series in longest_first[table.lengths[longest_first] > 0].tolist():
         rows = table.alone(series)
         # on the clock on the wall
-        stamps = rows.times + rows.inputs[:, 0]
+        stamps = rows.clock
         found = peaks(stamps, rows.values, rows.errors, gap)
         if found:
             break
