@@ -175,7 +175,7 @@ class StructuralAnswers:
         )
         several = column.usual
         n_drawn = sum(one.is_drawn for one in several)
-        year_before = column.year_before
+        year_before = column.naive_weight
         wideness = self.states.dispersion(place, column.table)
         # a group whose series draw none is one kind
         whole = {one.group for one in several if not one.is_drawn}

@@ -44,7 +44,7 @@ class Design:
     effects: tuple[Effect, ...] = ()  # what columns of X and kinds of days may do
     period: RowPeriod = OWN_DAY  # which days a row stands for
     year: float | None = None
-    """52 weeks, in units of time; None: rows show no weeks, or seasons are named."""
+    """52 weeks, in units of time; None: no value so long before counts."""
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `filter.forward` reads beside times, (row, 1 + column)."""

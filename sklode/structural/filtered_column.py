@@ -16,7 +16,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.data.links import Link
+from sklode.data.links import LEAST, Link
 from sklode.structural.candidates import (
     LEAST_WEIGHT,
     Candidate,
@@ -311,7 +311,7 @@ class FilteredColumn:
     def combinations(self) -> dict[int, Combination]:
         """How seasonal naive forecasts count, by heaviest candidate; or none."""
         found: dict[int, Combination] = {}
-        if self.year is None:
+        if self.year is None or self.table.spans.max(initial=0.0) < self.year:
             return found
         for k, mine in self.by_heaviest(self.table):
             rows = self.candidates[k].scaling.rows(self.table.where(mine))
@@ -321,22 +321,30 @@ class FilteredColumn:
         return found
 
     @property
-    def year_before(self) -> float:
+    def naive_weight(self) -> float:
         """How much values 52 weeks before count for the best one, where most."""
         several = self.combinations.items()
         weights = [own.weights for k, own in several if self.candidates[k] is self.best]
         return max((float(own.mean(axis=0).max()) for own in weights), default=0.0)
 
-    def combined(self, queries: ChannelRows, mixture: Mixture) -> Conditioned:
-        """Return the step by which seasonal naive forecasts move it."""
+    def combined(self, queries: ChannelRows, mixture: Mixture) -> Conditioned | None:
+        """Return the step by which seasonal naive forecasts move it; None: they do not.
+
+        All candidates move as the heaviest does, in states' units.
+        """
+        is_ahead = queries.times > self.table.ends[queries.series]
+        if not is_ahead.any() or not self.combinations:
+            return None
         shift = np.zeros(len(queries.times))
         location, scale = self._units(queries)
+        deviations = np.hypot(mixture.spreads, mixture.noises) / scale
         for k, mine in self.by_heaviest(queries):
             if k in self.combinations:  # else of series without rows
                 own = queries.where(mine)
                 means = ((mixture.means[k] - location[k]) / scale[k])[mine]
                 means -= self._added(k, own, own.inputs[:, 1:])
-                shift[mine] = self.combinations[k].shift(own, means)
+                spread = np.maximum(deviations[k][mine], LEAST)
+                shift[mine] = self.combinations[k].shift(own, means, spread)
         nothing = np.zeros_like(shift)
         factor = np.ones_like(shift)
         return self.conditioned(queries, shift, middle=nothing, factor=factor)

@@ -140,8 +140,9 @@ class FilteredModel:
         """
         own, model = self.columns[column], self.model.columns[column]
         mixture, steps = own.mixture(queries), list[Step]()
-        if own.combinations:
-            steps.append(own.combined(queries, mixture))
+        combined = own.combined(queries, mixture)
+        if combined is not None:
+            steps.append(combined)
         conditioned = self.model.coupling.conditioned(self.columns, column, queries)
         if conditioned is not None:
             steps.append(conditioned)

@@ -6,7 +6,7 @@ with f a forecast, and c what has changed since a year before, on average of the
 quarter of a year: a seasonal naive forecast with a level. A year has sharp days that no
 smooth wave has, and keeps to weekdays. The weight w, by lead, is the slope of a model's
 errors ahead on what the other says more (Bates and Granger, "The Combination of
-Forecasts", 1969).
+Forecasts", 1969). What was so far from a forecast as outliers are does not come back.
 
 Tested in tests/structural/predictive/test_seasonal_naive.py.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ import pandas as pd
 from sklode.data.arrays import Array, Numbers
 from sklode.data.links import LEAST
 from sklode.data.ticks import DAY, rows_before, tick_length
+from sklode.structural.filter.system import THRESHOLD
 from sklode.structural.predictive.dispersion import ALIKE
 from sklode.structural.predictive.limits import usual_gaps
 from sklode.structural.predictive.scale_by_lead import (
@@ -33,8 +35,10 @@ from sklode.structural.predictive.scale_by_lead import (
 )
 from sklode.structural.rows import ChannelRows
 
-# of a year, that tells what has changed; so much of it must have a year before
+# part of a year that tells what has changed, and of its rows that have one before
 _CHANGES, _SEEN = 0.25, 0.5
+# of a normal distribution, over the median distance from its median
+_TO_DEVIATION = 1.4826
 # errors that a weight of zero is worth
 _DOUBT = 10.0
 
@@ -55,7 +59,8 @@ class SeasonalNaive:
     def _changes(self) -> Array:
         """What has changed since a year before, (row,); NaN where nothing tells."""
         table, clock, series = self.table, self.table.clock, self.table.series
-        changes = self._values - self._before(series, clock - self.year)
+        all_changes = self._values - self._before(series, clock - self.year)
+        changes = _without_outliers(all_changes, table.bounds)
         is_known = np.isfinite(changes)
         sums = np.append(0.0, np.cumsum(np.where(is_known, changes, 0.0)))
         counts = np.append(0, np.cumsum(is_known))
@@ -100,16 +105,12 @@ class SeasonalNaive:
         return rows
 
     def more(self, series: int, found: Ahead) -> Array:
-        """Return how much more it says than other forecasts, in deviations of these.
-
-        NaN where it says nothing.
-        """
+        """Return how much more it says than other forecasts, see `_believed`."""
         rows = self.rows(series, found)
         origins = np.broadcast_to(rows[:, :1] - 1, rows.shape)
         clock = self.table.clock[rows]
         says = self._at(origins, np.full(rows.shape, series), clock) + self.added[rows]
-        more: Array = (says - found.signals) / found.deviations
-        return more
+        return _believed((says - found.signals) / found.deviations)
 
 
 class Combination(NamedTuple):
@@ -125,7 +126,7 @@ class Combination(NamedTuple):
     ) -> Combination:
         """Weigh it by the errors ahead that `spread_ahead` found at rows of series.
 
-        Of each series the slope is shrunk to those of others, and these to zero.
+        Of each series the slope is shrunk to what others have, and this to zero.
         """
         n_series = len(naive.table.lengths)
         nothing = cls(naive, np.zeros(1), np.zeros((n_series, 1)))
@@ -160,24 +161,45 @@ class Combination(NamedTuple):
     def left(self, series: int, found: Ahead) -> Ahead:
         """Return forecasts of a series with the errors that naive ones leave."""
         moved = self._weight(series, found.leads) * self.naive.more(series, found)
-        return found._replace(errors=found.errors - np.nan_to_num(moved))
+        errors = found.errors - np.where(np.isnan(moved), 0.0, moved)
+        return found._replace(errors=errors)
 
-    def shift(self, queries: ChannelRows, forecasts: Array) -> Array:
-        """Return how far ``forecasts`` move, (query,), without what effects add.
+    def shift(self, queries: ChannelRows, means: Array, deviations: Array) -> Array:
+        """Return how far forecasts move, (query,), whose ``means`` lack effects.
 
         Nothing moves before the last rows, and where a year before there was none.
         """
         series = queries.series
         weight = self._weight(series, queries.times - self.naive.table.ends[series])
-        return np.nan_to_num(weight * (self.naive.ahead(queries) - forecasts))
+        more = _believed((self.naive.ahead(queries) - means) / deviations)
+        return np.where(np.isnan(more), 0.0, weight * deviations * more)
 
 
-def year_before(unit: float, like: pd.Index) -> float | None:
-    """Return how many units of time 52 weeks have; None: rows show no weeks.
+def _believed(more: Array) -> Array:
+    """Return differences in deviations; NaN of those that are as far as outliers."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(more) <= THRESHOLD, more, np.nan)
 
-    ``unit`` is in ticks of an index like this one.
+
+def _without_outliers(changes: Array, bounds: Numbers) -> Array:
+    """Return changes, those of each series that are as far as outliers less far."""
+    found = changes.copy()
+    for first, end in pairwise(bounds.tolist()):
+        own = changes[first:end]
+        if np.isfinite(own).any():
+            median = np.nanmedian(own)
+            most = THRESHOLD * _TO_DEVIATION * np.nanmedian(np.abs(own - median))
+            found[first:end] = np.clip(own, median - most, median + most)
+    return found
+
+
+def units_of_year(unit: float, like: pd.Index) -> float | None:
+    """Return how many units of time 52 weeks have.
+
+    None where rows do not lie an hour to a week apart. ``unit`` is in ticks of an index
+    like this one.
     """
     tick = tick_length(like)
-    if tick is None or unit * tick > 7 * DAY:
+    if tick is None or not DAY / 24 <= unit * tick <= 7 * DAY:
         return None
     return 52 * 7 * DAY / (unit * tick)

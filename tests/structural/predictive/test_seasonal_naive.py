@@ -14,7 +14,7 @@ from sklode.structural.predictive.scale_by_lead import Ahead
 from sklode.structural.predictive.seasonal_naive import (
     Combination,
     SeasonalNaive,
-    year_before,
+    units_of_year,
 )
 from sklode.structural.rows import ChannelRows
 
@@ -106,6 +106,15 @@ def test_effects_are_not_those_of_a_year_before() -> None:
     np.testing.assert_allclose(found, expected)
 
 
+def test_a_spike_in_what_has_changed_counts_little() -> None:
+    y, spiked = values(90), values(90)
+    spiked[85] += 1000.0
+    expected = naive(table(y)).ahead(asked([91.0]))
+    found = naive(table(spiked)).ahead(asked([91.0]))
+    # one change of ten is cut to three deviations from the median, of sqrt(2) each
+    assert abs(found - expected)[0] < 0.7
+
+
 def looked_ahead(rows: ChannelRows, series: int, share: Any) -> Ahead:
     """Return forecasts that lack a share, by lead, of what the naive ones say more."""
     first, end = rows.bounds[series : series + 2]
@@ -181,14 +190,15 @@ def test_errors_that_are_left_are_those_of_the_combination() -> None:
         (pd.period_range("2024-01-01", periods=2, freq="6h"), 6, 1456.0),
         (pd.period_range("2024-01-01", periods=2, freq="M"), 1, None),
         (pd.date_range("2024-01-01", periods=2), 8 * 86_400e9, None),
+        (pd.date_range("2024-01-01", periods=2), 900e9, None),
         (pd.RangeIndex(2), 1, None),
     ],
     ids=str,
 )
-def test_52_weeks_are_those_of_rows_up_to_a_week_apart(
+def test_52_weeks_are_those_of_rows_an_hour_to_a_week_apart(
     index: pd.Index, unit: float, expected: float | None
 ) -> None:
-    assert year_before(unit, index) == (expected and pytest.approx(expected))
+    assert units_of_year(unit, index) == (expected and pytest.approx(expected))
 
 
 def park(n: int, seed: int = 0) -> pd.Series:
@@ -218,7 +228,7 @@ def test_what_recurs_in_a_year_without_a_rule_is_forecast(
 ) -> None:
     ahead = park(588)[560:]
     error = (forecaster.predict(fh=ahead.index) - ahead).abs().mean()
-    path = "sklode.structural.fit.year_before"
+    path = "sklode.structural.fit.units_of_year"
     monkeypatch.setattr(path, lambda unit, like: None)
     other = fitted(park(560))
     usual = (other.predict(fh=ahead.index) - ahead).abs().mean()
@@ -273,6 +283,18 @@ def test_of_noise_it_hardly_counts() -> None:
     days = pd.date_range("2023-01-02", periods=560)
     weights = [weight(fitted(pd.Series(values(560, seed), days))) for seed in range(4)]
     assert max(weights) < 0.1
+
+
+@pytest.mark.parametrize("spike", [60.0, 300.0, 10_000.0])
+def test_a_spike_of_a_year_before_does_not_come_back(spike: float) -> None:
+    y = park(560)
+    fh = range(1, 15)
+    usual = fitted(y).predict(fh=fh)
+    # 364 days before the tenth day ahead
+    y.iloc[205] += spike
+    forecaster = fitted(y)
+    assert (forecaster.predict(fh=fh) - usual).abs().max() < 15
+    assert weight(forecaster) > 0.3
 
 
 def test_a_day_told_does_not_come_back_a_year_later() -> None:
