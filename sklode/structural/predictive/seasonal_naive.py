@@ -34,11 +34,10 @@ from sklode.structural.predictive.scale_by_lead import (
     parts_of,
 )
 from sklode.structural.rows import ChannelRows
+from sklode.structural.scaling import usual_deviation
 
 # part of a year that tells what has changed, and of its rows that have one before
 _CHANGES, _SEEN = 0.25, 0.5
-# of a normal distribution, over the median distance from its median
-_TO_DEVIATION = 1.4826
 # errors that a weight of zero is worth
 _DOUBT = 10.0
 
@@ -188,7 +187,7 @@ def _without_outliers(changes: Array, bounds: Numbers) -> Array:
         own = changes[first:end]
         if np.isfinite(own).any():
             median = np.nanmedian(own)
-            most = THRESHOLD * _TO_DEVIATION * np.nanmedian(np.abs(own - median))
+            most = THRESHOLD * usual_deviation(own - median)
             found[first:end] = np.clip(own, median - most, median + most)
     return found
 
