@@ -82,14 +82,15 @@ class SeasonalNaive:
 
     def _at(self, last: Numbers, series: Numbers, clock: Array) -> Array:
         """Return forecasts of times on the wall after ``last`` rows of their series."""
-        # what is more than a year ahead is read more than a year before
-        years = np.ceil((clock - self.table.clock[last]) / self.year)
-        return self._before(series, clock - years * self.year) + self._changes[last]
+        found = self._before(series, clock - self.year) + self._changes[last]
+        # of more than a year ahead nothing tells how much more changes
+        is_near = clock - self.table.clock[last] <= self.year
+        return np.where(is_near, found, np.nan)
 
     def ahead(self, queries: ChannelRows) -> Array:
         """Return forecasts after the last rows, (query,), without what effects add.
 
-        NaN where there is none.
+        NaN where there is none, and more than a year ahead.
         """
         series, found = queries.series, np.full(len(queries.times), np.nan)
         mine = queries.times > self.table.ends[series]

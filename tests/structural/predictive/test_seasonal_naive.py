@@ -62,10 +62,9 @@ def test_it_is_the_value_a_year_before_and_the_mean_change_of_a_quarter() -> Non
     np.testing.assert_allclose(found, expected)
 
 
-def test_more_than_a_year_ahead_the_same_year_is_read_again() -> None:
-    y = values(90)
-    found = naive(table(y)).ahead(asked([95.0, 135.0, 175.0]))
-    np.testing.assert_allclose(found, found[0])
+def test_of_more_than_a_year_ahead_nothing_is_said() -> None:
+    found = naive(table(values(90))).ahead(asked([129.0, 130.0, 175.0]))
+    assert np.isnan(found).tolist() == [False, True, True]
 
 
 def test_rows_are_found_by_the_clock_on_the_wall() -> None:
@@ -132,6 +131,19 @@ def looked_ahead(rows: ChannelRows, series: int, share: Any) -> Ahead:
     )
     errors = share * naive(rows).more(series, nothing)
     return nothing._replace(errors=np.where(is_there, errors, np.nan))
+
+
+def test_no_forecast_is_compared_with_rows_after_its_origin() -> None:
+    rows = table(values(200))
+    leads = np.arange(1, 51)
+    far = Ahead(
+        signals=np.zeros((1, 50)),
+        deviations=np.full((1, 50), 10.0),
+        errors=np.zeros((1, 50)),
+        rows=100 + leads[None],
+        leads=leads[None].astype(float),
+    )
+    assert np.isfinite(naive(rows).more(0, far)).tolist() == [[*(leads <= YEAR)]]
 
 
 def test_the_weight_is_the_slope_of_errors_shrunk_by_how_few_rows_tell() -> None:
