@@ -98,11 +98,16 @@ class FilteredColumn:
     @property
     def best(self) -> Candidate:
         """The heaviest candidate of most series' kind: the first that has series."""
+        return self.candidates[self._best]
+
+    @property
+    def _best(self) -> int:
+        """The number of `best`."""
         # what the series at hand draw may be rare where the model was found
         weights = self.weights.sum(axis=1)
         kind = self.candidates[int((weights > 0).argmax())].group
         is_own = [one.group == kind for one in self.candidates]
-        return self.candidates[int(np.where(is_own, weights, 0.0).argmax())]
+        return int(np.where(is_own, weights, 0.0).argmax())
 
     def by_heaviest(self, rows: ChannelRows) -> Iterator[tuple[int, Rows]]:
         """Yield candidates with those of some rows whose series' heaviest they are."""
@@ -268,12 +273,16 @@ class FilteredColumn:
         return found
 
     def conditioned(
-        self, queries: ChannelRows, shift: Array, middle: Array, factor: Array
+        self,
+        queries: ChannelRows,
+        shift: Array,
+        middle: Array | float = 0.0,
+        factor: Array | float = 1.0,
     ) -> Conditioned:
         """Return the step by which others ``shift`` its signals.
 
         These have ``factor`` of their distance from a ``middle``. All are (row,), shift
-        and middle in units of the states.
+        and middle in units of the states. By default nothing is narrowed.
         """
         location, scale = self._units(queries)
         return Conditioned(
@@ -323,9 +332,8 @@ class FilteredColumn:
     @property
     def naive_weight(self) -> float:
         """How much values 52 weeks before count for the best one, where most."""
-        several = self.combinations.items()
-        weights = [own.weights for k, own in several if self.candidates[k] is self.best]
-        return max((float(own.mean(axis=0).max()) for own in weights), default=0.0)
+        found = self.combinations.get(self._best)
+        return 0.0 if found is None else float(found.weights.mean(axis=0).max())
 
     def combined(self, queries: ChannelRows, mixture: Mixture) -> Conditioned | None:
         """Return the step by which seasonal naive forecasts move it; None: they do not.
@@ -345,9 +353,7 @@ class FilteredColumn:
                 means -= self._added(k, own, own.inputs[:, 1:])
                 spread = np.maximum(deviations[k][mine], LEAST)
                 shift[mine] = self.combinations[k].shift(own, means, spread)
-        nothing = np.zeros_like(shift)
-        factor = np.ones_like(shift)
-        return self.conditioned(queries, shift, middle=nothing, factor=factor)
+        return self.conditioned(queries, shift)
 
     def _left(self, k: int, series: int, found: Ahead) -> Ahead:
         """Return a candidate's forecasts of a series with the errors that are left."""
@@ -418,8 +424,7 @@ class FilteredColumn:
 
     def described(self, most: int) -> tuple[Candidate, Array]:
         """Return the best candidate's parts at its last rows, given these alone."""
-        best = self.best
-        k = next(k for k, one in enumerate(self.candidates) if one is best)
+        k, best = self._best, self.best
         own = self.table.where(self._rows_of(k, self.table))
         last = own.where(slice(-most, None))
         queries = last._replace(values=np.full(len(last.times), np.nan))

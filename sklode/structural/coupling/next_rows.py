@@ -93,10 +93,7 @@ class NextRows(NamedTuple):
         past = np.maximum(ahead - _NEAR, 0.0)
         shift = np.where(ahead > 0, expected * np.exp(-self.fading[k] * past), 0.0)
         # it moves what a column expects, and narrows nothing
-        nothing = np.zeros_like(shift)
-        return columns[k].conditioned(
-            queries, shift, middle=nothing, factor=np.ones_like(shift)
-        )
+        return columns[k].conditioned(queries, shift)
 
 
 class _Stamps(NamedTuple):

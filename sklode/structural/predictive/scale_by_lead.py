@@ -34,7 +34,7 @@ _CHANCE = 1.2
 # the fading, the doubts and the chance were set on made-up breaks and competition
 # series: with them 90 % intervals hold 0.80 of more noise, 0.70 of kinks in a trend
 _OPTIMISM = 1.1
-# parts of the leads, with a weight or a scale of a network each
+# parts of the leads, with a weight or a scale of another forecast each
 _KNOTS = 4
 
 

@@ -55,9 +55,18 @@ class SeasonalNaive:
         return self.table.values - self.added
 
     @cached_property
+    def _clock(self) -> Array:
+        return self.table.clock
+
+    @cached_property
+    def _near(self) -> Array:
+        """Half of each series' usual gap."""
+        return usual_gaps(self.table) / 2
+
+    @cached_property
     def _changes(self) -> Array:
         """What has changed since a year before, (row,); NaN where nothing tells."""
-        table, clock, series = self.table, self.table.clock, self.table.series
+        table, clock, series = self.table, self._clock, self.table.series
         all_changes = self._values - self._before(series, clock - self.year)
         changes = _without_outliers(all_changes, table.bounds)
         is_known = np.isfinite(changes)
@@ -73,18 +82,18 @@ class SeasonalNaive:
 
     def _before(self, series: Numbers, clock: Array) -> Array:
         """Return values at times on the wall; NaN where no row is near."""
-        table, near = self.table, usual_gaps(self.table)[series] / 2
-        row = rows_before(table.bounds, table.clock, series, clock + near)
-        is_own = row >= table.bounds[series]
+        bounds, near = self.table.bounds, self._near[series]
+        row = rows_before(bounds, self._clock, series, clock + near)
+        is_own = row >= bounds[series]
         row = np.maximum(row, 0)
-        is_near = is_own & (clock - table.clock[row] < near)
+        is_near = is_own & (clock - self._clock[row] < near)
         return np.where(is_near, self._values[row], np.nan)
 
     def _at(self, last: Numbers, series: Numbers, clock: Array) -> Array:
         """Return forecasts of times on the wall after ``last`` rows of their series."""
         found = self._before(series, clock - self.year) + self._changes[last]
         # of more than a year ahead nothing tells how much more changes
-        is_near = clock - self.table.clock[last] <= self.year
+        is_near = clock - self._clock[last] <= self.year
         return np.where(is_near, found, np.nan)
 
     def ahead(self, queries: ChannelRows) -> Array:
@@ -108,8 +117,8 @@ class SeasonalNaive:
         """Return how much more it says than other forecasts, see `_believed`."""
         rows = self.rows(series, found)
         origins = np.broadcast_to(rows[:, :1] - 1, rows.shape)
-        clock = self.table.clock[rows]
-        says = self._at(origins, np.full(rows.shape, series), clock) + self.added[rows]
+        says = self._at(origins, np.full(rows.shape, series), self._clock[rows])
+        says += self.added[rows]
         return _believed((says - found.signals) / found.deviations)
 
 
@@ -132,10 +141,11 @@ class Combination(NamedTuple):
         nothing = cls(naive, np.zeros(1), np.zeros((n_series, 1)))
         if not several:
             return nothing
-        errors = np.concatenate([own.errors.ravel() for _, own in several])
-        leads = np.concatenate([own.leads.ravel() for _, own in several])
-        rows = np.concatenate([naive.rows(k, own).ravel() for k, own in several])
-        more = np.concatenate([naive.more(k, own).ravel() for k, own in several])
+        each = [
+            (own.errors, own.leads, naive.rows(k, own), naive.more(k, own))
+            for k, own in several
+        ]
+        errors, leads, rows, more = map(np.concatenate, zip(*each, strict=True))
         is_known = np.isfinite(errors) & np.isfinite(more)
         if not is_known.any():
             return nothing

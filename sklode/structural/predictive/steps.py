@@ -43,7 +43,7 @@ class Conditioned:
 
     shift: Array  # (component, query), in units of the component's link
     middle: Array  # (component, query), of which deviations shrink
-    factor: Array  # (query,), of deviations
+    factor: Array | float  # (query,), of deviations
 
     def _moved(self, signal: Array, shift: Array, middle: Array) -> Array:
         moved: Array = middle + shift + self.factor * (signal - middle)

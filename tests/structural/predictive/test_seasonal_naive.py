@@ -336,9 +336,7 @@ def test_series_of_a_panel_look_back_each_on_its_own() -> None:
     assert weight(found) > 0.2
 
 
-def test_an_update_brings_the_year_before_up_to_date(
-    forecaster: StructuralForecaster,
-) -> None:
+def test_an_update_brings_the_year_before_up_to_date() -> None:
     y = park(600)
     updated = fitted(y[:560])
     updated.update(y[560:], update_params=False)
