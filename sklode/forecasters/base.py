@@ -413,8 +413,9 @@ class ContinuousForecaster(BaseForecaster):
         ----------
         origins : int, default=3
             Number of origins at the end of the series from which a clone, fitted on the
-            rows before, forecasts: each takes as long as ``fit``; where no network
-            counts, only the structural model is fitted. 0: none.
+            rows before the first one and updated, forecasts; it is fitted once more
+            where half as many rows have come. Where no network counts, only the
+            structural model is fitted. 0: none.
 
         Returns
         -------

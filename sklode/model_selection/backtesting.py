@@ -28,6 +28,10 @@ from sklode.model_selection.simple import (
 # twenty equal parts of [0, 1].
 _LEVELS = np.arange(0.025, 1, 0.05)
 
+# Times as many rows, of which a forecaster is fitted again: as origins lie in the last
+# half of the rows, no more than twice in all.
+_FIT_AGAIN = 1.5
+
 # Paths that an energy score is computed from: its mean is the same for any number.
 _N_PATHS = 200
 
@@ -126,8 +130,9 @@ def tested(
 ) -> pd.DataFrame:
     """Return the table of `backtest`.
 
-    Unless it ``is_scored`` "CRPS" and "energy" are NaN: distributions and paths take
-    about as long as a fit of `StructuralForecaster`.
+    Unless it ``is_scored`` "CRPS" and "energy" are NaN, as distributions and paths take
+    about as long as a fit of `StructuralForecaster`; and of origins that have seen
+    about as many rows the first one's fit serves all.
     """
     _check_kinds(forecaster, y)
     check_probabilities("coverage", [coverage])
@@ -153,16 +158,18 @@ def tested(
     rows = Observations.from_frame(pd.DataFrame(first.seen))
     seasons, of_week = seasons_of(rows), hours_of_week(rows)
     found: dict[Any, dict[str, float]] = {}
+    fitted, n_fitted, seen = forecaster, 0, y.iloc[:0]
     for number in range(origins):
         fold = _fold(y, series, (origins - number) * horizon, horizon)
         start = time.perf_counter()
-        own = _forecast(
-            forecaster,
-            fold,
-            X,
-            coverage=coverage,
-            is_scored=is_scored,
-        )
+        if is_scored or len(fold.seen) >= _FIT_AGAIN * max(n_fitted, 1):
+            fitted, n_fitted = _fitted(forecaster, fold, X), len(fold.seen)
+        else:
+            new = fold.seen[~fold.seen.index.isin(seen.index)]
+            of_new = None if X is None else X.loc[new.index]
+            fitted.update(new, of_new, update_params=False)
+        seen = fold.seen
+        own = _forecast(fitted, fold, X, coverage=coverage, is_scored=is_scored)
         seconds = time.perf_counter() - start
         # of a panel, whose series end at stamps of their own, its number
         origin = number + 1 if y.index.nlevels > 1 else fold.seen.index[-1]
@@ -238,23 +245,34 @@ def _scores(
     }
 
 
+def _horizon(fold: _Fold) -> pd.MultiIndex | ForecastingHorizon:
+    """Return what a fold asks for."""
+    index = fold.asked.index
+    # of a panel sktime takes in predict rows as they are
+    is_panel = index.nlevels > 1
+    return index if is_panel else ForecastingHorizon(index, is_relative=False)
+
+
+def _fitted(
+    forecaster: BaseForecaster, fold: _Fold, X: pd.DataFrame | None
+) -> BaseForecaster:
+    """Return a clone that is fitted on what a fold has seen."""
+    seen = None if X is None else X.loc[fold.seen.index]
+    # and in fit no stamps of a panel
+    fh = None if fold.asked.index.nlevels > 1 else _horizon(fold)
+    return forecaster.clone().fit(fold.seen, seen, fh=fh)
+
+
 def _forecast(
-    forecaster: BaseForecaster,
+    fitted: BaseForecaster,
     fold: _Fold,
     X: pd.DataFrame | None,
     coverage: float,
     is_scored: bool,
 ) -> _Answer:
-    """Return forecasts of a clone and, where it has them, distributions."""
-    index = fold.asked.index
-    is_panel = index.nlevels > 1
-    # of a panel sktime takes no stamps in fit, and in predict rows as they are
-    fh = index if is_panel else ForecastingHorizon(index, is_relative=False)
-    seen, ahead = None, None
-    if X is not None:
-        seen, ahead = X.loc[fold.seen.index], X.loc[index]
-    fh_of_fit = None if is_panel else fh
-    fitted = forecaster.clone().fit(fold.seen, seen, fh=fh_of_fit)
+    """Return forecasts and, where there are any, distributions."""
+    fh = _horizon(fold)
+    ahead = None if X is None else X.loc[fold.asked.index]
     pred = pd.DataFrame(fitted.predict(fh, ahead)).to_numpy()
     if not fitted.get_tag("capability:pred_int"):
         return _Answer(pred)

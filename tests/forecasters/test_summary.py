@@ -46,6 +46,34 @@ def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
     assert "held out" not in forecaster.summary(origins=0)
 
 
+@pytest.mark.parametrize(
+    ("y", "n_fits"),
+    [
+        (DAILY.iloc[:60], 2),
+        (pd.Series(np.arange(1000.0) % 7, name="y"), 1),
+        (pd.concat({k: DAILY[k : k + 40] for k in range(3)}).to_frame("y"), 2),
+    ],
+    ids=["short", "long", "panel"],
+)
+def test_a_summary_fits_at_most_twice_and_takes_up_the_rows_between(
+    y: Any, n_fits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = []
+    whole = StructuralForecaster._fit
+
+    def counted(self: Any, y: Any, X: Any = None, fh: Any = None) -> Any:
+        lengths.append(len(y))
+        return whole(self, y, X, fh)
+
+    X = pd.DataFrame({"u": np.arange(len(y)) % 5.0}, y.index)
+    forecaster = StructuralForecaster().fit(y, X)
+    monkeypatch.setattr(StructuralForecaster, "_fit", counted)
+    held_out = forecaster.summary()["held out"]
+    assert "from 3 origins" in held_out
+    assert len(lengths) == n_fits
+    assert lengths[-1] >= 1.5 * lengths[0] or n_fits == 1
+
+
 def test_a_summary_is_a_table_in_a_notebook() -> None:
     html = StructuralForecaster().fit(DAILY.rename("a<b")).summary(0)._repr_html_()
     assert "<th>structure</th>" in html

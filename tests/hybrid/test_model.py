@@ -66,7 +66,7 @@ def medians(forecaster: Any, steps: list[int]) -> Any:
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "logarithm"])
 def by_weight(request: pytest.FixtureRequest) -> dict[float, Any]:
     with pytest.MonkeyPatch.context() as patch:
-        # no level with drift: candidates are all of y, or all of its logarithm
+        # no walk with drift: candidates are all of y, or all of its logarithm
         patch.setattr(forms, "_FEW", 0.01)
         return {w: fitted(w, series(request.param)) for w in (0.0, 0.3, 1.0)}
 

@@ -33,13 +33,13 @@ def share(
 
 
 def share_of_drift(found: StructuralModel) -> float:
-    """Return how much a level with drift, and nothing else, counts."""
+    """Return how much random walks with drift, and nothing else, count."""
     names = ["slope", "velocity", "OU"]
     return sum(
         one.weight
         for one in found.columns[0].candidates
         if np.allclose(
-            np.exp(one.model.theta[[PLACE[k] for k in names]]), [3, 0, 0], atol=1e-3
+            np.exp(one.model.theta[[PLACE[k] for k in names]]), [10, 0, 0], atol=1e-3
         )
     )
 
@@ -60,7 +60,7 @@ def noise(seed: int, n: int = 60) -> Any:
 def test_growth_is_of_the_logarithm_and_a_sum_is_not(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forms, "_FEW", 0.01)  # no level with drift, of y itself
+    monkeypatch.setattr(forms, "_FEW", 0.01)  # no walk with drift, of y itself
     growth = 100 * np.exp(np.cumsum(0.02 + 0.05 * noise(seed)))
     assert share(level(growth), is_log) > 0.9
     assert share(level(-growth), is_log) == 0
@@ -72,11 +72,23 @@ def test_growth_is_of_the_logarithm_and_a_sum_is_not(
     assert share(few, is_log) == 0
 
 
-@pytest.mark.parametrize(("n", "least", "most"), [(12, 0.35, 0.4), (100, 0.05, 0.07)])
-def test_of_few_rows_half_is_a_level_with_drift(
+@pytest.mark.parametrize(("n", "least", "most"), [(12, 0.55, 0.6), (100, 0.2, 0.25)])
+def test_of_few_rows_two_thirds_are_random_walks_with_drift(
     n: int, least: float, most: float
 ) -> None:
     assert least < share_of_drift(level(np.cumsum(noise(0, n)))) < most
+
+
+def test_one_of_these_walks_has_noise_and_one_has_none() -> None:
+    y = np.cumsum(1 + noise(0, 12))
+    found = level(y)
+    assert sum(one.weight for one in found.columns[0].candidates) == pytest.approx(1)
+    noises = [
+        np.exp(one.model.theta[PLACE["noise"]])
+        for one in found.columns[0].candidates
+        if np.isclose(np.exp(one.model.theta[PLACE["slope"]]), 10)
+    ]
+    assert min(noises) < 1e-3 < 0.01 < max(noises)
 
 
 def test_few_years_of_growth_that_quickened_are_forecast_with_their_drift() -> None:

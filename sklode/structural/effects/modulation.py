@@ -105,12 +105,16 @@ class Day:
 
     def times(self, columns: Array, features: CalendarFeatures, size: float) -> Array:
         """Return each column times each of the shape's."""
+        passed, is_own = features.share_of_day, np.full(len(columns), True)
         if self.days:
             is_own = np.isin(features.day_of_week, self.days)
-            columns = columns * is_own[:, None]
-        passed = features.share_of_day
-        shape = harmonics_of(passed, self.harmonics, size=size, has_mean=self.has_mean)
-        return _product(columns, shape)
+        shape = harmonics_of(
+            passed[is_own], self.harmonics, size=size, has_mean=self.has_mean
+        )
+        own = _product(columns[is_own], shape)
+        found = np.zeros((len(columns), own.shape[1]))
+        found[is_own] = own
+        return found
 
     def name(self, cycle: Cycle) -> str:
         """Return the name of an effect of the calendar alone."""
@@ -327,7 +331,8 @@ def edges_of(
 
 def _product(columns: Array, shape: Array) -> Array:
     """Return each column times each of a shape's, (row, coefficient)."""
-    return (columns[:, :, None] * shape[:, None]).reshape(len(shape), -1)
+    n, size = len(shape), columns.shape[1] * shape.shape[1]
+    return (columns[:, :, None] * shape[:, None]).reshape(n, size)
 
 
 def harmonics_of(
@@ -338,6 +343,8 @@ def harmonics_of(
     The higher a harmonic, the less it is expected to add: its variance falls as 1 / k,
     as that of a season's does.
     """
+    # most rows stand where others stand, on other days
+    passed, place = np.unique(passed, return_inverse=True)
     k = np.arange(1, harmonics + 1)
     angles = 2 * math.pi * passed[:, None] * k
     share = np.sqrt(1 / k)
@@ -346,4 +353,5 @@ def harmonics_of(
         found.append(np.ones((len(passed), 1)))
     # as cos^2 + sin^2 = 1, the harmonics have the variance sum 1 / k at any time
     deviation = math.sqrt((1 / k).sum())
-    return np.hstack(found) * (size / deviation)
+    waves: Array = np.hstack(found) * (size / deviation)
+    return waves[place]

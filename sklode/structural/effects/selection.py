@@ -85,19 +85,25 @@ class Products:
     def __call__(self, one: Effect, other: Effect | None) -> Array:
         """Return (part, own, other); without another, with y."""
         size, pair = _plain(one, other)
-        found = self._known.get(pair)
-        if found is None:
-            self._known[pair] = found = self._multiplied(*pair)
+        found = self.of_size_one(*pair)
         return found if size == 1 else size * found
+
+    def of_size_one(self, one: Effect, other: Effect | None) -> Array:
+        """Return the same, of effects of size one, of each series alone."""
+        found = self._known.get((one, other))
+        if found is None:
+            self._known[one, other] = found = self._multiplied(one, other)
+        return found
 
     def _multiplied(self, one: Effect, other: Effect | None) -> Array:
         """Work out a product."""
         if len(one.parts) > 1:
             # what several days have in common is the sum of what each has
-            return np.sum([self(day, other) for day in one.parts], axis=0)
+            days = [self.of_size_one(day, other) for day in one.parts]
+            return np.sum(days, axis=0)
         if other is not None and ((other, one) in self._known or len(other.parts) > 1):
             # A' B is (B' A)'
-            return np.swapaxes(self(other, one), 1, 2)
+            return np.swapaxes(self.of_size_one(other, one), 1, 2)
         own, columns = self._innovations(one), self._innovations(other)
         return np.stack([own[part].T @ columns[part] for part in self._parts])
 
@@ -158,15 +164,24 @@ class EffectJudge:
 
     def _of(self, effect: Effect | None) -> Array:
         """Return an effect's innovations, which many pairs ask for; or those of y."""
-        if effect not in self._columns:
-            if effect is None:
-                columns = self._table.values[:, None]
-            else:
-                columns = self._inputs.columns([effect])
-                if self._is_panel:
-                    columns = centred(columns, self._table, pooled([effect]))
-            self._columns[effect] = self._innovations.of(columns)
+        if effect is None and None not in self._columns:
+            self._columns[None] = self._innovations.of(self._table.values[:, None])
+        elif effect is not None and effect not in self._columns:
+            self._know([effect])
         return self._columns[effect]
+
+    def _know(self, effects: Sequence[Effect]) -> None:
+        """Work out innovations of effects of size one: at once takes least time."""
+        parts = [part for one in effects for part in one.parts]
+        new = [one for one in dict.fromkeys(parts) if one not in self._columns]
+        if not new:
+            return
+        columns = self._inputs.columns(new)
+        if self._is_panel:
+            columns = centred(columns, self._table, pooled(new))
+        ends = np.cumsum([one.n_columns for one in new])[:-1]
+        found = np.split(self._innovations.of(columns), ends, axis=1)
+        self._columns |= zip(new, map(np.ascontiguousarray, found), strict=True)
 
     def _summed(self, folds: Array) -> Array:
         """Return the sum of each series' folds."""
@@ -204,29 +219,45 @@ class EffectJudge:
         """Return the most probable option beside others, and its gain."""
         if self._is_panel:
             return self._best_of_panel(options, others)
-        spectra: dict[Effect, tuple[Array, Array]] = {}
-        inner, moments = self._by_series.assembled(others)
-        # coefficients of variance one add the identity, as a ridge does
-        precision = inner[0] + np.eye(inner.shape[1])
+        plain = [*map(_of_size_one, options)]
+        spectra = self._spectra([*dict.fromkeys(plain)], others)
         best: tuple[float, Effect | None] = 0.0, None
-        for option in options:
-            plain = _of_size_one(option)
-            if plain not in spectra:
-                # what the others leave of an option, and of y beside them: the Schur
-                # complement of their block, which need not be built anew for each
-                several = [plain, *others, None]
-                parts = [self._by_series(plain, one)[0] for one in several]
-                own, cross, target = np.split(
-                    np.hstack(parts), [plain.n_columns, -1], axis=1
-                )
-                goals = np.hstack([cross.T, moments[0]])
-                rest = cross @ np.linalg.solve(precision, goals)
-                spectra[plain] = _spectrum(own - rest[:, :-1], target - rest[:, -1:])
-            gain = _evidence(*spectra[plain], size=option.size)
+        for option, own in zip(options, plain, strict=True):
+            gain = _evidence(*spectra[own], size=option.size)
             gain -= self._inputs.log_odds(option)
             if gain > best[0] + _WORTH:
                 best = gain, option
         return best
+
+    def _spectra(
+        self, options: list[Effect], others: list[Effect]
+    ) -> dict[Effect, tuple[Array, Array]]:
+        """Return what others leave of options of size one, and of y beside them.
+
+        That is the Schur complement of their block, which is inverted once for all.
+        """
+        self._know(options)
+        inner, moments = self._by_series.assembled(others)
+        # coefficients of variance one add the identity, as a ridge does
+        precision = inner[0] + np.eye(inner.shape[1])
+        product, plain = self._by_series.of_size_one, [*map(_of_size_one, others)]
+        sizes = [np.full(one.n_columns, one.size) for one in others]
+        crosses = [
+            np.hstack([np.zeros((own.n_columns, 0)), *parts]) * np.hstack([[], *sizes])
+            for own in options
+            for parts in [[product(own, one)[0] for one in plain]]
+        ]
+        goals = np.hstack([moments[0], *(cross.T for cross in crosses)])
+        solved = np.linalg.solve(precision, goals)
+        ends = np.cumsum([1, *(own.n_columns for own in options)])[:-1]
+        target, *each = np.split(solved, ends, axis=1)
+        return {
+            own: _spectrum(
+                product(own, own)[0] - cross @ rest,
+                product(own, None)[0] - cross @ target,
+            )
+            for own, cross, rest in zip(options, crosses, each, strict=True)
+        }
 
     @property
     def _is_panel(self) -> bool:
@@ -375,22 +406,27 @@ class EffectJudge:
         none changes. Those that gain most alone come first.
         """
         held = _placed(self._start.effects, places)
-        gains = [self.best(options, [])[0] for options in places]
+        gains: list[float] = []
+        for k, options in enumerate(places):
+            # several places have the same forms to choose from
+            is_known = k > 0 and options == places[k - 1]
+            gains.append(gains[-1] if is_known else self.best(options, [])[0])
         order = sorted(range(len(places)), key=lambda k: -gains[k])
-        for _ in range(_SWEEPS):
-            before = dict(held)
-            for k in order:
-                others = _without(held, k)
-                own = [held.pop(k)] if k in held else []
-                _, best = self.best([*own, *places[k]], others)
-                if best is not None and best.lag.near:
-                    # those of a search stand 2.4 times apart
-                    near = [replace(best, lag=lag) for lag in best.lag.near]
-                    _, best = self.best([best, *near], others)
-                if best is not None:
-                    held[k] = self._shared_best(best, others)
-            if held == before:
+        n_same = 0  # last places that kept what they held
+        for k in order * _SWEEPS:
+            if n_same == len(places):
                 break
+            before = held.pop(k, None)
+            others = _without(held, k)
+            own = [] if before is None else [before]
+            _, best = self.best([*own, *places[k]], others)
+            if best is not None and best.lag.near:
+                # those of a search stand 2.4 times apart
+                near = [replace(best, lag=lag) for lag in best.lag.near]
+                _, best = self.best([best, *near], others)
+            if best is not None:
+                best = held[k] = self._shared_best(best, others)
+            n_same = n_same + 1 if best == before else 0
         return self._proved(held, order, places)
 
     def _proved(

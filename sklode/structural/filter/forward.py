@@ -223,21 +223,27 @@ def filter_columns(system, inverse_F, gains, values):
     decay, moves, links = transition.decay, transition.moves, transition.links
     n_columns, d = values.shape[1], gains.shape[1]
     signals, states = np.zeros(values.shape), np.zeros((d, n_columns))
+    errors = np.zeros(n_columns)
     for series in range(len(bounds) - 1):
         states[:] = 0.0
-        for i in range(bounds[series], bounds[series + 1]):
-            gap, Z = system.gap[i], design[i]
-            if i > bounds[series]:
-                _move(states, moves[gap], links, decay[gap])
+        for i in range(bounds[series] + 1, bounds[series + 1]):
+            # what the row before tells, a gap, and the signal, in one pass: it is most
+            # of the time
+            gap, Z, M, p = system.gap[i], design[i], gains[i - 1], inverse_F[i - 1]
+            for k in range(n_columns):
+                error = values[i - 1, k] - signals[i - 1, k]
+                errors[k] = error if p > 0 else 0.0
+            for link in range(len(links)):
+                to, by = links[link]
+                move, weight = moves[gap, link], M[by] * p
+                for k in range(n_columns):
+                    states[to, k] += move * (states[by, k] + weight * errors[k])
             # in the order of memory: columns are many
             for j in range(d):
+                row, signal, weight = states[j], signals[i], M[j] * p
                 for k in range(n_columns):
-                    signals[i, k] += Z[j] * states[j, k]
-            if inverse_F[i] > 0:
-                for j in range(d):
-                    weight = gains[i, j] * inverse_F[i]
-                    for k in range(n_columns):
-                        states[j, k] += weight * (values[i, k] - signals[i, k])
+                    row[k] = decay[gap, j] * (row[k] + weight * errors[k])
+                    signal[k] += Z[j] * row[k]
     return signals
 
 

@@ -45,16 +45,15 @@ NO_EFFECTS = Estimate()
 # the fewest while hyperparameters are sought; 12 were chosen on competition series'
 # pasts, 24 serve long series of fine rows
 _HARMONICS = FEWEST_HARMONICS, 12, 24
-# last rows that polish what was sought
-_MOST_POLISHED = 6000
+# last rows that polish what was sought, and places that are tried in one step
+_MOST_POLISHED, _MOST_TRIED = 6000, 5
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
-_WALK = PLACE["random walk"]
-_OU = PLACE["OU"]
+_WALK, _OU, _NOISE = PLACE["random walk"], PLACE["OU"], PLACE["noise"]
 # of what does not change, in units of spread
 _STILL = 1e-4
 # of a drift of which nothing is known before, likewise
-_ANY_SLOPE = 3.0
+_ANY_SLOPE = 10.0
 
 
 class Hypothesis(NamedTuple):
@@ -182,20 +181,22 @@ class Estimator:
         free[form.memories] = False
         return self._sought_from(form, theta, free, estimate)
 
-    def level_with_drift(self, other: Hypothesis, linked: bool) -> Hypothesis:
-        """Return a level that wanders, with a drift and noise, and nothing else.
+    def drifting(self, other: Hypothesis, linked: bool, has_noise: bool) -> Hypothesis:
+        """Return a random walk with drift, and noise or none; and nothing else.
 
-        So the Theta method forecasts: Hyndman and Billah, "Unmasking the Theta Method"
-        (2003). What is an outlier to an ``other`` is one to it.
+        With noise it is what the Theta method forecasts by: Hyndman and Billah,
+        "Unmasking the Theta Method" (2003). What is an outlier to an ``other`` is one
+        to it.
         """
         model = other.candidate.model
         form = Form(linked=linked, gap=model.form.gap)
         _, _, theta = priors(form)
-        places = [_WALK, PLACE["noise"]]
-        theta[[k for k in _CHANGES if k not in places]] = math.log(_STILL)
-        theta[PLACE["slope"]] = math.log(_ANY_SLOPE)
         free = np.full(len(theta), False)
-        free[places] = True
+        free[_WALK], free[_NOISE] = True, has_noise
+        theta[[k for k in _CHANGES if k != _WALK]] = math.log(_STILL)
+        if not has_noise:
+            theta[_NOISE] = math.log(_STILL)
+        theta[PLACE["slope"]] = math.log(_ANY_SLOPE)
         found = self._sought_from(form, theta, free, NO_EFFECTS)
         own = found.candidate.model._replace(rule=model.rule)
         return found._replace(candidate=found.candidate._replace(model=own))
@@ -319,7 +320,7 @@ class Estimator:
         theta[~free] = candidate.model.theta[~free]
         started = candidate.model._replace(theta=theta)
         posterior = Posterior(started, free, left, self._span)
-        model, _ = posterior.fit()
+        model, _ = posterior.fit(_MOST_TRIED)
         better = candidate._replace(model=model)
         # of the loss, what changed: effects, prior and likelihood
         loss = hypothesis.loss - estimate.loss + posterior.prior(model.theta[free])

@@ -50,8 +50,8 @@ _SHARPER = 2**0.25, 2**0.125, 2**0.0625
 _AT_ONCE = 2
 # of more rows the last ones polish so many forms
 _MANY, _POLISHED = 1000, 2
-# up to so many rows; then fewer
-_DRAWS, _DRAWN_ROWS = 24, 500
+# up to so many rows; then fewer, but a lone one tells nothing
+_DRAWS, _DRAWN_ROWS, _FEWEST_DRAWS = 24, 500, 2
 # rows that all the draws filter
 _LONG = 20_000
 # values: of fewer its tails are too long
@@ -68,10 +68,9 @@ _MARGIN = 4.0
 # that a return gains in log probability, by two hyperparameters: half of the 95 % point
 # of chi squared (Wilks 1938)
 _RETURN = 3.0
-# rows in which what a level with drift counts falls to a third, and logs for each row
-# by which others are more probable where it no longer counts. Half and twice as many
-# are as good on competition series; the more rows, the worse on policy rates
-_FEW, _SMOOTH = 50, 2.0
+# rows in which what random walks with drift count falls to a third, and logs for each
+# row by which others are more probable where they no longer count
+_FEW, _SMOOTH = 100, 2.0
 # times that a logarithm's slope differs, where it may be
 _BENT = 1.5
 
@@ -130,6 +129,15 @@ def fit_candidates(
         most = most_probable_of(near + weeks).loss + _MARGIN
         near = [c for c in near + weeks if c.loss <= most]
     n_judged = len(estimator.judged.values)
+    n_sought = max(len(estimator.sample.values), 1)
+    if n_judged > _MANY:
+        # so many leave little to average over
+        n_sought = n_rows
+    share = min(_DRAWN_ROWS / n_sought, _LONG / n_rows, 1.0)
+    n_draws = int(_DRAWS * share)
+    if n_draws < _FEWEST_DRAWS:
+        # every pass takes long: the most probable one
+        near, n_draws = [most_probable_of(near)], 0
     if not estimator.is_pooled and n_judged > _MANY:
         near = sorted(near, key=lambda c: c.loss)[:_POLISHED]
         near = [estimator.polished(c) for c in near]
@@ -141,15 +149,6 @@ def fit_candidates(
     near = (
         _non_robust_variants(estimator, found if fine is None else near, near) or near
     )
-    n_sought = max(len(estimator.sample.values), 1)
-    if n_judged > _MANY:
-        # so many leave little to average over
-        n_sought = n_rows
-    share = min(_DRAWN_ROWS / n_sought, _LONG / n_rows, 1.0)
-    n_draws = int(_DRAWS * share)
-    if n_draws < 1:
-        # every pass takes long: the most probable one
-        near = [most_probable_of(near)]
     # rows that did not judge are as those that did; Schwarz, "Estimating the Dimension
     # of a Model" (1978), has what each hyperparameter costs
     cost = 0.5 * len(best.candidate.model.theta) * math.log(max(n_rows, 1))
@@ -158,41 +157,43 @@ def fit_candidates(
         drawn, gain = mixture(estimator, most_probable_of(near))
         if drawn:
             return SearchResult(drawn, loss - gain)
-    averaged = _averaged(near, n_draws)
+    several = [(_averaged(near, n_draws), 1.0)]
     first = most_probable_of(near)
     form = first.candidate.model.form
-    is_few = not estimator.is_pooled and _share(0.0, n_rows) >= LEAST_WEIGHT
-    is_level = not (estimator.at_bounds or form.periods or first.estimate.effects)
-    if is_few and is_level:
+    is_drift = not (estimator.at_bounds or form.periods or first.estimate.effects)
+    if is_drift and not estimator.is_pooled and _share(0.0, n_rows) >= LEAST_WEIGHT:
         # y itself drifts, as growth in per cent goes too far, unless that is told
         is_told = logarithm is True or bool(np.isfinite(bounds).all())
-        drifting = estimator.level_with_drift(first, form.linked and is_told)
-        share = _share((drifting.loss - first.loss) / max(n_judged, 1), n_rows)
-        averaged = _combined(averaged, _averaged([drifting], n_draws), share)
-    return SearchResult(averaged, loss)
+        linked = form.linked and is_told
+        for walk in [estimator.drifting(first, linked, own) for own in (True, False)]:
+            share = _share((walk.loss - first.loss) / max(n_judged, 1), n_rows)
+            # each draw counts enough to be asked
+            drawn = _averaged([walk], min(n_draws, int(share / LEAST_WEIGHT)))
+            several.append((drawn, share))
+    return SearchResult(_combined(several), loss)
 
 
 def _share(loss: float, n_rows: int) -> float:
-    """Return how much a level with drift counts beside what is more probable.
+    """Return how much a walk with drift counts beside what is more probable.
 
-    Of few rows half: what they tell of anything else is as wrong as it is right, and
+    Of few rows as much: what they tell of anything else is as wrong as it is right, and
     combinations with equal weights are hard to beat (Smith and Wallis, "A Simple
     Explanation of the Forecast Combination Puzzle", 2009). ``loss`` is by how much it
     is the less probable, in logs for each row: of what runs smoothly it knows nothing.
     """
     few, smooth = n_rows / _FEW, max(loss, 0.0) / _SMOOTH
-    return 0.5 * math.exp(-few - smooth**4)
+    return math.exp(-few - smooth**4) / 3
 
 
-def _combined(one: Averaged, other: Averaged, share: float) -> Averaged:
-    """Return the candidates of both, of which the other ones have a share."""
-    if share < LEAST_WEIGHT:
-        return one
-    several = [(one, 1 - share), (other, share)]
+def _combined(several: list[tuple[Averaged, float]]) -> Averaged:
+    """Return all candidates; the first ones have the share that others leave."""
+    several = [(own, share) for own, share in several if share >= LEAST_WEIGHT]
+    (first, _), *others = several
+    left = 1 - sum(share for _, share in others)
     return [
-        (candidate._replace(weight=candidate.weight * part), effects)
-        for found, part in several
-        for candidate, effects in found
+        (candidate._replace(weight=candidate.weight * share), effects)
+        for own, share in [(first, left), *others]
+        for candidate, effects in own
     ]
 
 
@@ -307,11 +308,16 @@ class _Search:
         """Return the hypothesis of another's form, with effects of its own."""
         model = other.candidate.model
         plain = self.estimator.most_probable(model.form, model.theta)
-        return most_probable_of([plain, *self.with_effects(plain)])
+        more, _ = self.with_effects(plain)
+        return most_probable_of([plain, *more])
 
     def grown(self, best: Hypothesis) -> list[Hypothesis]:
-        """Return a hypothesis, and parts added while one helps."""
-        found = [best]
+        """Return a hypothesis, and parts added while one helps.
+
+        Effects of a lone series take long, and change with all else: those of a
+        hypothesis that has some are sought again once no other part helps.
+        """
+        found, settled = [best], None
         while True:
             tried = self.with_more_seasons(best)
             form = best.candidate.model.form
@@ -321,7 +327,11 @@ class _Search:
                 turned, (_, _, usual) = best.candidate.model.theta.copy(), priors(other)
                 turned[_VELOCITY] = usual[_VELOCITY]
                 tried.append(self.estimator.most_probable(other, turned, best.estimate))
-            tried += self.with_effects(best)
+            helps = any(c.loss < best.loss for c in tried)
+            is_later = helps and best.estimate.effects and not self.estimator.is_pooled
+            if best is not settled and not is_later:
+                more, settled = self.with_effects(best)
+                tried += more
             found += tried
             better = min(tried, key=lambda c: c.loss, default=best)
             if better.loss >= best.loss:
@@ -347,28 +357,34 @@ class _Search:
             for one in forms
         ]
 
-    def with_effects(self, hypothesis: Hypothesis) -> list[Hypothesis]:
-        """Return a hypothesis with the most probable effects; none: as it is."""
+    def with_effects(
+        self, hypothesis: Hypothesis
+    ) -> tuple[list[Hypothesis], Hypothesis | None]:
+        """Return a hypothesis with the most probable effects; none: as it is.
+
+        And the one, if any, whose effects are as they would be found once more.
+        """
         found: list[Hypothesis] = []
+        is_same = False
         for turn in range(_MOST_TURNS if self.estimator.has_inputs else 0):
             candidate, before = hypothesis.candidate, hypothesis.estimate
+            if turn >= _TURNS and not _follow(before):
+                break
             estimate = self.estimator.selected_effects(candidate, before)
-            # what series share, and how long impulses last, follow hyperparameters
-            follows = any(
-                effect.pooling.has_mean or isinstance(effect.lag, Impulse)
-                for effect in estimate.effects
-            )
+            follow = _follow(estimate)
             kinds = [effect.kind for effect in estimate.effects]
             is_same = kinds == [effect.kind for effect in before.effects]
-            if (is_same or turn >= _TURNS) and not follows:
+            if (is_same or turn >= _TURNS) and not follow:
                 break
             form, theta = candidate.model.form, candidate.model.theta
             tried = self.estimator.most_probable(form, theta, estimate)
-            if follows and (found or is_same) and tried.loss >= hypothesis.loss:
+            if follow and (found or is_same) and tried.loss >= hypothesis.loss:
                 break
             hypothesis = tried
             found = [hypothesis]
-        return [self._sharpened(one) for one in found]
+        sharp = [self._sharpened(one) for one in found]
+        same = (one for one, before in zip(sharp, found, strict=True) if one is before)
+        return sharp, next(same, None) if is_same else None
 
     def with_weeks(self, hypothesis: Hypothesis) -> list[Hypothesis]:
         """Return a hypothesis with weeks of the year, with all harmonics; none: as is.
@@ -431,6 +447,14 @@ class _Search:
                 break
             found = [hypothesis]
         return found
+
+
+def _follow(estimate: Estimate) -> bool:
+    """Return whether effects follow hyperparameters: what series share, or fades."""
+    return any(
+        effect.pooling.has_mean or isinstance(effect.lag, Impulse)
+        for effect in estimate.effects
+    )
 
 
 def _non_robust_variants(

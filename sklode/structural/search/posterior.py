@@ -21,8 +21,8 @@ from sklode.structural.search.gradient import Slopes
 
 # share of the loss that a step must gain: fits of fewer steps forecast as well
 _EXACT = 1e-5
-# of the search
-_MOST_STEPS = 25
+# of the search; and of places tried in a step, as in `scipy`
+_MOST_STEPS, _MOST_TRIED = 25, 20
 # a loss that no rows have, for hyperparameters of which none is finite
 REFUSED = 1e9
 # of the log posterior: no spread of a logarithm is larger than 4.5, even if rows say
@@ -81,14 +81,18 @@ class Posterior:
 
         return at
 
-    def fit(self) -> tuple[Model, float]:
-        """Return the most probable model, and the value there."""
+    def fit(self, most_tried: int = _MOST_TRIED) -> tuple[Model, float]:
+        """Return the most probable model, and the value there.
+
+        Where a row becomes an outlier the loss jumps: then none of the places that are
+        tried in a step may be better.
+        """
         best = minimize(
             self.with_slope(),
             self.model.theta[self.free],
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": _MOST_STEPS, "ftol": _EXACT},
+            options={"maxiter": _MOST_STEPS, "ftol": _EXACT, "maxls": most_tried},
         )
         return self.at(best.x), float(best.fun)
 
