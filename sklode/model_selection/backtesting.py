@@ -162,7 +162,7 @@ def tested(
     for number in range(origins):
         fold = _fold(y, series, (origins - number) * horizon, horizon)
         start = time.perf_counter()
-        if is_scored or len(fold.seen) >= _FIT_AGAIN * max(n_fitted, 1):
+        if is_scored or len(fold.seen) >= _FIT_AGAIN * n_fitted:
             fitted, n_fitted = _fitted(forecaster, fold, X), len(fold.seen)
         else:
             new = fold.seen[~fold.seen.index.isin(seen.index)]
@@ -258,9 +258,10 @@ def _fitted(
 ) -> BaseForecaster:
     """Return a clone that is fitted on what a fold has seen."""
     seen = None if X is None else X.loc[fold.seen.index]
+    fh = _horizon(fold)
     # and in fit no stamps of a panel
-    fh = None if fold.asked.index.nlevels > 1 else _horizon(fold)
-    return forecaster.clone().fit(fold.seen, seen, fh=fh)
+    fh_of_fit = None if isinstance(fh, pd.MultiIndex) else fh
+    return forecaster.clone().fit(fold.seen, seen, fh=fh_of_fit)
 
 
 def _forecast(

@@ -240,12 +240,16 @@ class EffectJudge:
         inner, moments = self._by_series.assembled(others)
         # coefficients of variance one add the identity, as a ridge does
         precision = inner[0] + np.eye(inner.shape[1])
-        product, plain = self._by_series.of_size_one, [*map(_of_size_one, others)]
-        sizes = [np.full(one.n_columns, one.size) for one in others]
+        product = self._by_series
         crosses = [
-            np.hstack([np.zeros((own.n_columns, 0)), *parts]) * np.hstack([[], *sizes])
+            # of no others it is empty
+            np.hstack(
+                [
+                    np.zeros((own.n_columns, 0)),
+                    *(product(own, one)[0] for one in others),
+                ]
+            )
             for own in options
-            for parts in [[product(own, one)[0] for one in plain]]
         ]
         goals = np.hstack([moments[0], *(cross.T for cross in crosses)])
         solved = np.linalg.solve(precision, goals)

@@ -157,20 +157,20 @@ def fit_candidates(
         drawn, gain = mixture(estimator, most_probable_of(near))
         if drawn:
             return SearchResult(drawn, loss - gain)
-    several = [(_averaged(near, n_draws), 1.0)]
+    walks: list[tuple[Averaged, float]] = []
     first = most_probable_of(near)
     form = first.candidate.model.form
     is_drift = not (estimator.at_bounds or form.periods or first.estimate.effects)
     if is_drift and not estimator.is_pooled and _share(0.0, n_rows) >= LEAST_WEIGHT:
         # y itself drifts, as growth in per cent goes too far, unless that is told
         is_told = logarithm is True or bool(np.isfinite(bounds).all())
-        linked = form.linked and is_told
-        for walk in [estimator.drifting(first, linked, own) for own in (True, False)]:
+        for has_noise in (True, False):
+            walk = estimator.drifting(first, form.linked and is_told, has_noise)
             share = _share((walk.loss - first.loss) / max(n_judged, 1), n_rows)
             # each draw counts enough to be asked
             drawn = _averaged([walk], min(n_draws, int(share / LEAST_WEIGHT)))
-            several.append((drawn, share))
-    return SearchResult(_combined(several), loss)
+            walks.append((drawn, share))
+    return SearchResult(_combined(_averaged(near, n_draws), walks), loss)
 
 
 def _share(loss: float, n_rows: int) -> float:
@@ -185,10 +185,9 @@ def _share(loss: float, n_rows: int) -> float:
     return math.exp(-few - smooth**4) / 3
 
 
-def _combined(several: list[tuple[Averaged, float]]) -> Averaged:
-    """Return all candidates; the first ones have the share that others leave."""
-    several = [(own, share) for own, share in several if share >= LEAST_WEIGHT]
-    (first, _), *others = several
+def _combined(first: Averaged, others: list[tuple[Averaged, float]]) -> Averaged:
+    """Return all candidates: others with their shares, the first with what is left."""
+    others = [(own, share) for own, share in others if share >= LEAST_WEIGHT]
     left = 1 - sum(share for _, share in others)
     return [
         (candidate._replace(weight=candidate.weight * share), effects)
