@@ -52,7 +52,7 @@ _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _WALK, _OU, _NOISE = PLACE["random walk"], PLACE["OU"], PLACE["noise"]
 # of what does not change, in units of spread
 _STILL = 1e-4
-# of a drift of which nothing is known before, likewise
+# of a slope of which nothing is known beforehand, likewise
 _ANY_SLOPE = 10.0
 
 
@@ -181,25 +181,37 @@ class Estimator:
         free[form.memories] = False
         return self._sought_from(form, theta, free, estimate)
 
+    def of_any_slope(self, other: Hypothesis) -> Hypothesis:
+        """Return a hypothesis of whose slope nothing is known beforehand."""
+        model, free = other.candidate.model, other.posterior.free
+        return self._of_any_slope(other, model.form, model.theta.copy(), free.copy())
+
     def drifting(self, other: Hypothesis, linked: bool, has_noise: bool) -> Hypothesis:
         """Return a random walk with drift, and noise or none; and nothing else.
 
         With noise it is what the Theta method forecasts by: Hyndman and Billah,
-        "Unmasking the Theta Method" (2003). What is an outlier to an ``other`` is one
-        to it.
+        "Unmasking the Theta Method" (2003).
         """
-        model = other.candidate.model
-        form = Form(linked=linked, gap=model.form.gap)
+        form = Form(linked=linked, gap=other.candidate.model.form.gap)
         _, _, theta = priors(form)
         free = np.full(len(theta), False)
         free[_WALK], free[_NOISE] = True, has_noise
         theta[[k for k in _CHANGES if k != _WALK]] = math.log(_STILL)
         if not has_noise:
             theta[_NOISE] = math.log(_STILL)
-        theta[PLACE["slope"]] = math.log(_ANY_SLOPE)
+        return self._of_any_slope(other, form, theta, free)
+
+    def _of_any_slope(
+        self, other: Hypothesis, form: Form, theta: Array, free: Flags
+    ) -> Hypothesis:
+        """Return a form with any slope. What is an outlier to another is one to it."""
+        theta[PLACE["slope"]], free[PLACE["slope"]] = math.log(_ANY_SLOPE), False
         found = self._sought_from(form, theta, free, NO_EFFECTS)
-        own = found.candidate.model._replace(rule=model.rule)
-        return found._replace(candidate=found.candidate._replace(model=own))
+        model = other.candidate.model
+        model = found.candidate.model._replace(
+            rule=model.rule, harmonics=model.harmonics
+        )
+        return found._replace(candidate=found.candidate._replace(model=model))
 
     def returns_late(self, hypothesis: Hypothesis) -> bool:
         """Return whether a smooth deviation is long in coming back, and rarely did."""

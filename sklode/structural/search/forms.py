@@ -68,7 +68,7 @@ _MARGIN = 4.0
 # that a return gains in log probability, by two hyperparameters: half of the 95 % point
 # of chi squared (Wilks 1938)
 _RETURN = 3.0
-# rows in which what random walks with drift count falls to a third, and logs for each
+# rows in which what any slope counts falls to a third, and logs for each
 # row by which others are more probable where they no longer count
 _FEW, _SMOOTH = 100, 2.0
 # times that a logarithm's slope differs, where it may be
@@ -157,29 +157,42 @@ def fit_candidates(
         drawn, gain = mixture(estimator, most_probable_of(near))
         if drawn:
             return SearchResult(drawn, loss - gain)
-    walks: list[tuple[Averaged, float]] = []
     first = most_probable_of(near)
-    form = first.candidate.model.form
-    is_drift = not (estimator.at_bounds or form.periods or first.estimate.effects)
-    if is_drift and not estimator.is_pooled and _share(0.0, n_rows) >= LEAST_WEIGHT:
+    of_few: list[tuple[Averaged, float]] = []
+    is_plain = not (estimator.at_bounds or first.estimate.effects)
+    if is_plain and not estimator.is_pooled and _share(0.0, n_rows) >= LEAST_WEIGHT:
         # y itself drifts, as growth in per cent goes too far, unless that is told
         is_told = logarithm is True or bool(np.isfinite(bounds).all())
-        for has_noise in (True, False):
-            walk = estimator.drifting(first, form.linked and is_told, has_noise)
-            share = _share((walk.loss - first.loss) / max(n_judged, 1), n_rows)
+        for other in _of_few_rows(estimator, first, is_told):
+            share = _share((other.loss - first.loss) / max(n_judged, 1), n_rows)
             # each draw counts enough to be asked
-            drawn = _averaged([walk], min(n_draws, int(share / LEAST_WEIGHT)))
-            walks.append((drawn, share))
-    return SearchResult(_combined(_averaged(near, n_draws), walks), loss)
+            drawn = _averaged([other], min(n_draws, int(share / LEAST_WEIGHT)))
+            of_few.append((drawn, share))
+    return SearchResult(_combined(_averaged(near, n_draws), of_few), loss)
+
+
+def _of_few_rows(
+    estimator: Estimator, first: Hypothesis, is_told: bool
+) -> list[Hypothesis]:
+    """Return what few rows are forecast by as well: nothing is known of the slope.
+
+    Whether walks may have y's logarithm, ``is_told``.
+    """
+    form, found = first.candidate.model.form, [estimator.of_any_slope(first)]
+    if not form.periods:
+        linked = form.linked and is_told
+        found += [estimator.drifting(first, linked, noise) for noise in (True, False)]
+    return found
 
 
 def _share(loss: float, n_rows: int) -> float:
-    """Return how much a walk with drift counts beside what is more probable.
+    """Return how much each of those counts beside what is more probable.
 
     Of few rows as much: what they tell of anything else is as wrong as it is right, and
     combinations with equal weights are hard to beat (Smith and Wallis, "A Simple
     Explanation of the Forecast Combination Puzzle", 2009). ``loss`` is by how much it
-    is the less probable, in logs for each row: of what runs smoothly it knows nothing.
+    is the less probable, in logs for each row: of what runs smoothly a walk knows
+    nothing.
     """
     few, smooth = n_rows / _FEW, max(loss, 0.0) / _SMOOTH
     return math.exp(-few - smooth**4) / 3
