@@ -60,7 +60,8 @@ def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
     if hasattr(forecaster, "components_"):
         topics["structure"] = _parts(forecaster.components_)
     if hasattr(forecaster, "network_share_"):
-        topics["network"] = forecaster._model.contribution
+        like = history.observations.like
+        topics["network"] = forecaster._model.contribution(like)
     # a forecaster that was loaded from a file was not fitted here
     if forecaster._fit_seconds is not None:
         seconds = forecaster._fit_seconds

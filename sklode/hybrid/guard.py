@@ -8,6 +8,7 @@ is left of the errors.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +22,9 @@ from sklode.data.scaled_rows import count_up, spread
 from sklode.data.scaling import normal_scale
 from sklode.data.ticks import ticks_between
 from sklode.hybrid.model import HybridModel, NetworkWeights
-from sklode.hybrid.origins import Origins, Queries
+from sklode.hybrid.origins import Origins
+from sklode.hybrid.restarts import stage
+from sklode.hybrid.windows import Queries
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive.scale_by_lead import parts_of
@@ -34,6 +37,7 @@ _BLOCKS = 6
 _ORIGINS, _IN_ONE, _ROWS_AFTER = 480, 96, 30
 """Origins in all, in a long series, and rows looked at after each."""
 
+_FARTHER = 4.0  # times as far as a network learns, that it is judged after restarts
 _MOST_ROWS = 2_000_000  # that the structural model filters
 
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
@@ -88,6 +92,10 @@ class Evidence(NamedTuple):
     change: Array  # in the same; NaN where the network has no answer
     deviation: Array  # the structural model's, in units of what all series share
 
+    def part(self, which: Flags) -> Evidence:
+        """Return some of it."""
+        return Evidence._make(column[which] for column in self)
+
     @classmethod
     def joined(cls, folds: list[Evidence]) -> Evidence:
         """Return the evidence of several folds, with clusters of each."""
@@ -131,8 +139,8 @@ class Validation:
         """
         origins = _origins(observations, cut)
         scaled = Origins(observations, model.units)
-        every = scaled.after(origins, model.reach)
-        queries, n_after = _thinned(every, origins)
+        every = scaled.after(origins, _FARTHER * model.reach)
+        queries, n_after = _thinned(every, origins, model.reach)
         series = observations.series[origins]
         first = observations.bounds[:-1][series]
         end = observations.bounds[1:][series]
@@ -169,9 +177,14 @@ class Validation:
             error=(truth - median) / deviation,
         )
 
-    def evidence(self) -> Evidence:
-        """Return what the network changes, beside what the structural model misses."""
+    def evidence(self, restarts: bool = False) -> Evidence:
+        """Return what the network changes, beside what the structural model misses.
+
+        With ``restarts``, as soon as these are possible; of leads as long as it learned
+        at least, as what they do of nearer ones tells the same.
+        """
         queries = self.queries
+        farthest = stage(self.model.reach) if restarts else None
         # the network answers for all channels of a row at once: each row is one query
         row = queries.window * (queries.row.max(initial=0) + 1) + queries.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
@@ -184,9 +197,10 @@ class Validation:
                 series=series,
                 lead=lead,
                 known=self.known,
+                farthest=farthest,
             )
             change = (table[place, queries.channel] - self.median) / self.deviation
-        return Evidence(
+        found = Evidence(
             cluster=self.cluster,
             channel=queries.channel,
             lead=queries.lead,
@@ -194,6 +208,10 @@ class Validation:
             change=change,
             deviation=self.deviation / self.scale,
         )
+        if farthest is None:
+            return found.part(queries.lead <= self.model.reach)
+        found = found.part(queries.lead > farthest)
+        return found._replace(lead=np.maximum(found.lead, self.model.reach))
 
 
 def has_prospects(evidence: Evidence, n_channels: int) -> bool:
@@ -208,7 +226,11 @@ def has_prospects(evidence: Evidence, n_channels: int) -> bool:
 
 
 def network_weights_of(
-    folds: list[Evidence], n_channels: int, of_blocks: bool
+    folds: list[Evidence],
+    n_channels: int,
+    of_blocks: bool,
+    restarted: Sequence[Evidence] = (),
+    farthest: float = 0.0,
 ) -> NetworkWeights | None:
     """Return stacking weights; None where none is above zero for sure.
 
@@ -216,7 +238,21 @@ def network_weights_of(
     may be like what a network has learned by chance. Where clusters are blocks of time
     (``of_blocks``), weights are shrunk, as if `_PRIOR` more blocks had said nothing;
     where they are series that the network has not seen, weights stay.
+
+    What it learned decides which channels count. Where these count after restarts as
+    well, by the evidence of ``restarted``, they do so up to ``farthest``.
     """
+    near = _weights_of(folds, n_channels, of_blocks=of_blocks)
+    if near is None or not restarted:
+        return near
+    far = _weights_of(list(restarted), n_channels, of_blocks=of_blocks)
+    return near if far is None else near.followed_by(far, farthest)
+
+
+def _weights_of(
+    folds: list[Evidence], n_channels: int, of_blocks: bool
+) -> NetworkWeights | None:
+    """Return those of one stretch of leads."""
     evidence = Evidence.joined(folds)
     if not len(evidence.lead):
         return None
@@ -331,14 +367,24 @@ def _origins(observations: Observations, cut: Numbers) -> Numbers:
     return spread(np.concatenate(rows), _ORIGINS)
 
 
-def _thinned(queries: Queries, origins: Numbers) -> tuple[Queries, Numbers]:
-    """Return at most `_ROWS_AFTER` rows after each origin, and its number of rows."""
+def _thinned(
+    queries: Queries, origins: Numbers, reach: float
+) -> tuple[Queries, Numbers]:
+    """Return at most `_ROWS_AFTER` rows after each origin, and its number of rows.
+
+    As many within ``reach``, and beyond.
+    """
     after = queries.row - origins[queries.window]
-    n_after = np.zeros(len(origins), np.int64)
+    is_far = queries.lead > reach
+    n_after, last_near = np.zeros((2, len(origins)), np.int64)
     np.maximum.at(n_after, queries.window, after)
+    np.maximum.at(last_near, queries.window[~is_far], after[~is_far])
     # Row number n is kept where n / step passes a whole number: evenly spaced ones,
     # and the last, where it is _ROWS_AFTER. Steps of one keep every row.
-    step = np.maximum(n_after / _ROWS_AFTER, 1.0)[queries.window]
+    window = queries.window
+    after = np.where(is_far, after - last_near[window], after)
+    most = np.where(is_far, (n_after - last_near)[window], last_near[window])
+    step = np.maximum(most / _ROWS_AFTER, 1.0)
     kept = np.floor(after / step) > np.floor((after - 1) / step)
     return queries.part(kept), n_after
 

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
+import pandas as pd
 
-from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.arrays import Array, Numbers
 from sklode.data.errors import SolverError
 from sklode.data.history import History
 from sklode.data.links import LEAST
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import KnownControls
-from sklode.data.ticks import ticks_between
+from sklode.data.ticks import length_of_time, ticks_between
 from sklode.engine.threads import own_modes
-from sklode.hybrid.network import HybridBatch, HybridODE
-from sklode.hybrid.origins import Origins, Queries
-from sklode.nn import ControlPath
+from sklode.hybrid.network import HybridODE
+from sklode.hybrid.origins import Origins
+from sklode.hybrid.restarts import ahead, restarted
+from sklode.hybrid.windows import Queries
 from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive.scale_by_lead import interpolated
@@ -57,6 +58,23 @@ class NetworkWeights:
             factors=one,
             usual=np.nan * one,
             most=np.full(n_channels, np.inf),
+            reach=reach,
+        )
+
+    def followed_by(self, other: NetworkWeights, reach: float) -> NetworkWeights:
+        """Return them with those of longer leads, of channels that count before."""
+        counts = (self.weights > 0).any(axis=0)
+
+        def joined(name: str) -> Array:
+            both: Array = np.concatenate([getattr(self, name), getattr(other, name)])
+            return both
+
+        return NetworkWeights(
+            leads=joined("leads"),
+            weights=np.concatenate([self.weights, other.weights * counts]),
+            factors=joined("factors"),
+            usual=joined("usual"),
+            most=np.maximum(self.most, other.most),
             reach=reach,
         )
 
@@ -114,13 +132,19 @@ class HybridModel(TrainedModel):
         """How much of the network counts, on average."""
         return float(self.weighed.weights.mean())
 
-    @property
-    def contribution(self) -> str:
-        """How much of a forecast is the network's, in words."""
+    def contribution(self, like: pd.Index) -> str:
+        """How much of a forecast is the network's, in words, of stamps like these."""
         if not self.share:
             return "does not count: the structural model alone forecasts"
-        weight = f"by a weight of {self.share:.2g} on average"
-        return f"moves the structural model's forecast, {weight}"
+        return (
+            "moves the structural model's forecast, by a weight of "
+            f"{self.share:.2g} on average,\nup to {self._reach_in_words(like)} after "
+            "a series' last row; farther, before it and in gaps that alone answers"
+        )
+
+    def _reach_in_words(self, like: pd.Index) -> str:
+        """Return to which lead the network counts."""
+        return length_of_time(self.weighed.reach * self.units.time, like)
 
     def adjustments(
         self, history: History, queries: ChannelRows, known: Observations
@@ -140,6 +164,16 @@ class HybridModel(TrainedModel):
         span[:n_seen] = ticks_between(first[:n_seen], ends) / self.units.time
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.weights.reach))
+        n_beyond = int((lead > self.weights.reach).sum())
+        if n_beyond > len(lead) / 2:
+            warnings.warn(
+                f"the network counts up to {self._reach_in_words(seen.like)} after a "
+                f"series' last row, as far as it was proved; {n_beyond} of {len(lead)} "
+                "rows asked lie beyond. The structural model alone answers there. Fit "
+                "on longer series, or forecast nearer stamps.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         target = np.zeros((len(lead), len(found)))
         origins = self.last_rows(seen)
         target[which] = self.forecasts(
@@ -190,10 +224,12 @@ class HybridModel(TrainedModel):
         series: Numbers,
         lead: Array,
         known: Observations,
+        farthest: float | None = None,
     ) -> Array:
         """Return forecasts, (query, channel), see `Adjustment.target`; NaN of none.
 
-        They look ahead from ``origins``, the `last_rows` of those ``seen``.
+        They look ahead from ``origins``, the `last_rows` of those ``seen``, with
+        restarts where leads are longer than ``farthest``: as far as it learned.
         """
         network: Any = self.network
         n_channels, last = self.sizes[0], origins.bounds[1:] - 1
@@ -203,81 +239,29 @@ class HybridModel(TrainedModel):
             since = ticks_between(end[known.series], known.ticks)
             values = self.units.controls(known.controls)
             controls = KnownControls(known.bounds, since / self.units.time, values)
-        # a step's control is that of its middle: it may lie beyond the last stamp
-        decoder = network.decoder
-        spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))
+        # what lies farther than was learned is asked of paths, all of them at once
+        is_far = lead > (network.reach if farthest is None else farthest)
+        near = np.flatnonzero(~is_far)
         at_once = max(_ANSWERS_AT_ONCE // n_channels, 1)
-        for low in range(0, len(series), at_once):
-            part = slice(low, low + at_once)
-            own = series[part]
+        places = [near[low : low + at_once] for low in range(0, len(near), at_once)]
+        for mine in [*places, np.flatnonzero(is_far)]:
+            if not len(mine):
+                continue
+            own = series[mine]
             # windows are encoded once; every channel is queried at every stamp
             numbers, place = np.unique(own, return_inverse=True)
             queries = Queries(
                 np.repeat(place, n_channels),
                 np.tile(np.arange(n_channels), len(own)),
-                np.repeat(lead[part], n_channels),
+                np.repeat(lead[mine], n_channels),
                 np.full(len(own) * n_channels, -1),
             )
-            path = None
-            if controls is not None:
-                far = np.full(len(numbers), lead[part].max() + spacing)
-                path = controls.paths(numbers, 0.0 * far, far)
-            batch = batch_of(
-                origins=origins,
-                rows=last[numbers],
-                n_rows=self.window_length,
-                queries=queries,
-                path=path,
-                network=network,
-            )
+            windows = origins.seen(last[numbers], self.window_length)
+            ask = restarted if is_far[mine[0]] else ahead
             found = np.full((len(own), n_channels), np.nan)
             with own_modes(gradients=False), contextlib.suppress(SolverError):
-                answers = network.predict(batch).double().cpu().numpy()
+                answers = ask(network, windows, queries, numbers, controls)
                 found = answers.reshape(found.shape)
-            table[part] = origins.location[own] + origins.scale[own] * found
+            table[mine] = origins.location[own] + origins.scale[own] * found
         return table
-
-
-def batch_of(
-    origins: Origins,
-    rows: Numbers,
-    n_rows: int,
-    queries: Queries,
-    path: tuple[Array, Array] | None,
-    network: HybridODE,
-    hidden: Flags | None = None,
-    target: Array | None = None,
-) -> HybridBatch:
-    """Return windows of ``n_rows`` that end at ``rows``, with the queries of them.
-
-    The encoder does not see ``hidden`` rows, (window, row); ``target`` is the
-    truth, (answer,).
-    """
-    like = next(network.parameters())
-    ages, values, mask, controls = origins.seen(rows, n_rows)
-    if hidden is not None:
-        mask = mask & ~hidden[..., None]
-    if target is None:
-        target = np.zeros(len(queries.lead))
-
-    def tensor(array: Array | Flags | Numbers) -> torch.Tensor:
-        # values get the network's precision; indices and masks stay what they are
-        found = torch.as_tensor(array, device=like.device)
-        return found.to(like.dtype) if found.is_floating_point() else found
-
-    ahead = None
-    if path is not None:
-        times, values_ahead = path
-        ahead = ControlPath(times=tensor(times), values=tensor(values_ahead))
-    return HybridBatch(
-        times=tensor(ages),
-        values=tensor(values),
-        mask=tensor(mask),
-        controls=None if controls is None else tensor(controls),
-        path=ahead,
-        window=tensor(queries.window),
-        channel=tensor(queries.channel),
-        lead=tensor(queries.lead),
-        target=tensor(target),
-    )

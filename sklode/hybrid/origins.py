@@ -1,27 +1,13 @@
-"""Origins, the rows that a network looks ahead from, and queries after them."""
+"""Origins, the rows that a network looks ahead from."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.arrays import Array, Numbers
 from sklode.data.scaled_rows import KnownControls, ScaledRows, count_up
 from sklode.data.ticks import rows_before
-
-
-class Queries(NamedTuple):
-    """Values that are asked for, sorted by window."""
-
-    window: Numbers  # (answer,)
-    channel: Numbers
-    lead: Array  # in units of time
-    row: Numbers  # where they stand, -1 where nowhere
-
-    def part(self, which: Numbers | Flags) -> Queries:
-        """Return some of them."""
-        return Queries._make(column[which] for column in self)
+from sklode.hybrid.windows import Queries, Windows
 
 
 class Origins(ScaledRows):
@@ -35,13 +21,8 @@ class Origins(ScaledRows):
         n_seen = row - first + 1
         return row[(n_seen >= fewest) & (row + 1 < end)]
 
-    def seen(
-        self, origins: Numbers, n_rows: int
-    ) -> tuple[Array, Array, Flags, Array | None]:
-        """Return ages, values, mask and controls, (window, row, ...), latest first.
-
-        Padding repeats a series' first row, masked.
-        """
+    def seen(self, origins: Numbers, n_rows: int) -> Windows:
+        """Return so many rows up to origins. Padding repeats a first row, masked."""
         # (window, row): each origin, the row before it, the one before that
         rows = origins[:, None] - np.arange(n_rows)
         first = self.bounds[:-1][self.series[origins], None]
@@ -51,7 +32,7 @@ class Origins(ScaledRows):
         ages = self.times[origins][:, None] - self.times[rows]
         controls = None if self.controls is None else self.controls[rows]
         mask = self.mask[rows] & inside[..., None]
-        return ages.astype(np.float32), self.values[rows], mask, controls
+        return Windows(ages.astype(np.float32), self.values[rows], mask, controls)
 
     def n_after(self, origins: Numbers, reach: float) -> Numbers:
         """Return how many rows there are after origins, up to so long."""

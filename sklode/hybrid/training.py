@@ -23,9 +23,11 @@ from sklode.hybrid.guard import (
     has_prospects,
     network_weights_of,
 )
-from sklode.hybrid.model import HybridModel, NetworkWeights, batch_of
+from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.network import HybridBatch, HybridODE, build_network
 from sklode.hybrid.origins import Origins
+from sklode.hybrid.restarts import farthest
+from sklode.hybrid.windows import batch_of
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
@@ -211,10 +213,11 @@ class HybridTraining(Training[HybridModel]):
         """Return what counts of the network, by every fold that was held out."""
         n_channels = self.model.sizes[0]
         if not self.is_guarded:
-            return NetworkWeights.even(1.0, n_channels, self.network.reach)
+            return NetworkWeights.even(1.0, n_channels, farthest(self.network.reach))
         if self._is_given_up:
             return None
         found: list[Evidence] = []
+        restarted: list[Evidence] = []
         for number, cut in enumerate(self.cuts):
             if self._is_interrupted and found:
                 break
@@ -223,10 +226,17 @@ class HybridTraining(Training[HybridModel]):
                 self._train_on(self.rows.until(cut), reporter)
             with torch_threads(self.network):
                 found.append(self._evidence(number))
+                restarted.append(self._validations[number].evidence(restarts=True))
             if not has_prospects(found[-1], n_channels):
                 return None
         of_blocks = not self.of_series
-        return network_weights_of(found, n_channels, of_blocks=of_blocks)
+        return network_weights_of(
+            found,
+            n_channels,
+            of_blocks=of_blocks,
+            restarted=restarted,
+            farthest=farthest(self.network.reach),
+        )
 
     def _train_on(self, rows: Observations, reporter: Reporter) -> None:
         """Train on; where that diverges, the network stays as it was proved."""
@@ -340,9 +350,7 @@ class HybridTraining(Training[HybridModel]):
             # the origin's own row, from which leads count, is seen
             hidden[:, 0] = False
         return batch_of(
-            origins=origins,
-            rows=ends,
-            n_rows=n_rows,
+            origins.seen(ends, n_rows),
             queries=queries,
             path=origins.path(ends, ahead),
             network=self.network,

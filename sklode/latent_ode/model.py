@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from sklode.data.arrays import Array
 from sklode.data.history import History
@@ -50,8 +51,7 @@ class LatentODEModel(TrainedModel):
             seed=seed,
         )
 
-    @property
-    def contribution(self) -> str:
+    def contribution(self, like: pd.Index) -> str:
         """How much of a forecast is the network's, in words."""
         return "is the whole forecast"
 

@@ -23,6 +23,7 @@ from sklode.hybrid.guard import (
 )
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.network import build_network
+from sklode.hybrid.restarts import stage
 from sklode.structural import fit as levels
 from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
@@ -122,8 +123,9 @@ def test_a_network_counts_as_far_as_it_is_right(
     high: float,
 ) -> None:
     made = proof[0]
-    change = of(made.error, np.random.default_rng(0))
-    evidence = made.evidence()._replace(change=change)
+    evidence = made.evidence()
+    change = of(evidence.error, np.random.default_rng(0))
+    evidence = evidence._replace(change=change)
     found = network_weights_of([evidence], 1, of_blocks=True)
     share = 0.0 if found is None else float(found.weights.mean())
     assert low <= share <= high
@@ -203,13 +205,16 @@ def test_rows_after_an_origin_are_not_seen_there(
     other_rows = replace(rows, values=changed)
     other = proof_of(other_rows, 24, *given)
     origin = made.before.lengths - 1
-    before = origin[made.queries.window] < 360
-    assert 0 < before.sum() < len(before)
-    for of in (
-        lambda p: p.median,
-        lambda p: p.deviation,
-        lambda p: p.evidence().change,
+    is_before = origin[made.queries.window] < 360
+    assert 0 < is_before.sum() < len(is_before)
+    lead, reach = made.queries.lead, made.model.reach
+    for which, of in (
+        (lead > 0, lambda p: p.median),
+        (lead > 0, lambda p: p.deviation),
+        (lead <= reach, lambda p: p.evidence().change),
+        (lead > stage(reach), lambda p: p.evidence(restarts=True).change),
     ):
+        before = is_before[which]
         np.testing.assert_array_equal(of(made)[before], of(other)[before])
         assert not (of(made)[~before] == of(other)[~before]).all()
 

@@ -1,0 +1,146 @@
+"""A network past the longest lead that it learned: its forecasts become rows.
+
+From the last of them it looks ahead again, as from any row that was seen. That is
+multiple shooting, forward in time (Iakovlev and others, "Latent Neural ODEs with Sparse
+Bayesian Multiple Shooting", 2023).
+
+Tested in tests/hybrid/test_restarts.py.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from sklode.data.arrays import Array, Numbers
+from sklode.data.scaled_rows import KnownControls
+from sklode.hybrid.network import HybridODE
+from sklode.hybrid.windows import Queries, Windows, batch_of, control_path
+
+# of the longest lead that is learned, after which it looks ahead again
+_SHARE = 0.8
+_MOST_RESTARTS = 100
+_ROWS_AT_ONCE = 2**12  # of stages, that are forecast together
+
+
+def stage(reach: float) -> float:
+    """Return how far it is from one restart to the next, in whole units of time."""
+    return max(math.floor(_SHARE * reach), 1.0)
+
+
+def farthest(reach: float) -> float:
+    """Return the longest lead that restarts reach."""
+    return (_MOST_RESTARTS + 1) * stage(reach)
+
+
+def ahead(
+    network: HybridODE,
+    windows: Windows,
+    queries: Queries,
+    series: Numbers,
+    known: KnownControls | None,
+) -> Array:
+    """Return what is asked after windows, within reach: (answer,), scaled.
+
+    ``series`` has the windows' own, whose controls are ``known``. Queries are sorted by
+    window.
+    """
+    return _ahead(network, windows, queries, series, known, begun=0.0)
+
+
+def restarted(
+    network: HybridODE,
+    windows: Windows,
+    queries: Queries,
+    series: Numbers,
+    known: KnownControls | None,
+) -> Array:
+    """Return the same of leads of any length, by as many restarts as fit in."""
+    length = stage(network.reach)
+    at_once = max(_ROWS_AT_ONCE // (int(length) * network.n_channels), 1)
+    found = np.empty(len(queries.lead))
+    for first in range(0, len(series), at_once):
+        end = first + at_once
+        part = slice(*np.searchsorted(queries.window, (first, end)))
+        own, numbers = queries.part(part), series[first:end]
+        now, begun = windows.part(slice(first, end)), 0.0
+        own = own._replace(window=own.window - first)
+        each = np.maximum(np.ceil(own.lead / length) - 1, 0)
+        answers = np.empty(len(own.lead))
+        for number in range(int(each.max(initial=0)) + 1):
+            which = each == number
+            if number:
+                now = _continued(network, now, length, numbers, known, begun)
+                begun += length
+            if which.any():
+                asked = own.part(which)
+                asked = asked._replace(lead=asked.lead - begun)
+                answers[which] = _ahead(network, now, asked, numbers, known, begun)
+        found[part] = answers
+    return found
+
+
+def _ahead(
+    network: HybridODE,
+    windows: Windows,
+    queries: Queries,
+    series: Numbers,
+    known: KnownControls | None,
+    begun: float,
+) -> Array:
+    """Return answers of windows that end at ``begun`` after the last rows."""
+    if not len(queries.lead):
+        return np.empty(0)
+    path = _controls(network, known, series, begun, float(queries.lead.max()))
+    answers = network.predict(batch_of(windows, queries, path, network))
+    found: Array = answers.double().cpu().numpy()
+    return found
+
+
+def _continued(
+    network: HybridODE,
+    windows: Windows,
+    length: float,
+    series: Numbers,
+    known: KnownControls | None,
+    begun: float,
+) -> Windows:
+    """Return windows with what follows: forecasts as rows, a unit of time apart."""
+    n, n_channels = len(windows.ages), network.n_channels
+    times = np.arange(1.0, length + 1)
+    each = len(times) * n_channels
+    queries = Queries(
+        np.repeat(np.arange(n), each),
+        np.tile(np.arange(n_channels), n * len(times)),
+        np.tile(np.repeat(times, n_channels), n),
+        np.full(n * each, -1),
+    )
+    values = _ahead(network, windows, queries, series, known, begun)
+    values = values.reshape(n, len(times), n_channels).astype(np.float32)
+    controls = None
+    path = _controls(network, known, series, begun, length)
+    if path is not None:
+        given = control_path(path, network)
+        at = torch.as_tensor(times).to(given.times).expand(n, -1)
+        controls = given.at(at).cpu().numpy()[:, ::-1]
+    return windows.after(times, values[:, ::-1], controls)
+
+
+def _controls(
+    network: HybridODE,
+    known: KnownControls | None,
+    series: Numbers,
+    begun: float,
+    length: float,
+) -> tuple[Array, Array] | None:
+    """Return controls from ``begun`` after the last rows on, so far ahead."""
+    if known is None:
+        return None
+    # a step's control is that of its middle: it may lie beyond the last stamp
+    decoder = network.decoder
+    spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
+    low = np.full(len(series), begun)
+    times, values = known.paths(series, low, low + length + spacing)
+    return times - begun, values
