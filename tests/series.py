@@ -85,7 +85,7 @@ def channels(index: pd.Index | None = None) -> pd.DataFrame:
 def panel(lengths: tuple[int, ...] = (20, 13, 16)) -> pd.DataFrame:
     """Return one series per length, each at stamps of its own, keyed "s0", "s1"..."""
     parts = {
-        f"s{k}": waves(uneven_stamps(n, k, f"2021-0{k + 1}-01"), k).to_frame()
+        f"s{k}": waves(uneven_stamps(n, k, f"2021-{k + 1:02d}-01"), k).to_frame()
         for k, n in enumerate(lengths)
     }
     return pd.concat(parts, names=["series", "when"])

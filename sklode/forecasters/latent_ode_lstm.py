@@ -80,7 +80,7 @@ class LatentODELSTMForecaster(NetworkForecaster):
         and a structural model that has not seen them either forecast them; this gives
         the weight of each lead and channel. A network without prospects is given up
         after a third of the epochs; one that counts trains on with all rows. Fewer
-        than 300 rows train none.
+        than 300 rows train none, nor fewer than 60 of ten series or more.
         False: its forecasts count whole. With ``model="paper"`` True is refused.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop

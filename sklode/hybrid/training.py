@@ -47,8 +47,9 @@ _TRIED = 1 / 3  # of the epochs, after which it needs prospects
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
 """Of the epochs (few series; many short ones), and ``lr``, to train on."""
 
-# at least, of which a network can be trained and validated
-_PROVING_ROWS = 300
+_PROVING_ROWS, _OF_SERIES, _SEVERAL = 300, 60, 10
+"""Rows of which a network can be proved: in all, and where there are several series."""
+
 _FOLDS = 0.3, 0.15
 """Of each series' rows, what is held out: two folds of time, one after another."""
 
@@ -115,7 +116,9 @@ class HybridTraining(Training[HybridModel]):
         kept = self.start if self.purpose in ("fine-tune", "update") else None
         before = self.rows.until(self.cuts[0])
         # rows suffice, and all channels have some before the cut
-        is_enough = len(self.rows.ticks) >= _PROVING_ROWS
+        are_several = len(self.rows.keys) >= _SEVERAL
+        fewest = _OF_SERIES if are_several else _PROVING_ROWS
+        is_enough = len(self.rows.ticks) >= fewest
         can_prove = is_enough and np.isfinite(before.values).any(0).all()
         if self.is_guarded and can_prove:
             self.learned = before

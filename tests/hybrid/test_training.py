@@ -104,6 +104,18 @@ def test_a_network_without_prospects_is_given_up_after_a_third(
     assert forecaster.network_ is None
 
 
+@pytest.mark.parametrize(
+    ("n_series", "n_rows", "is_tried"),
+    [(1, 299, False), (1, 300, True), (9, 20, False), (10, 5, False), (10, 6, True)],
+)
+def test_a_network_is_tried_of_many_rows_or_of_several_series(
+    n_series: int, n_rows: int, is_tried: bool
+) -> None:
+    y = panel((n_rows,) * n_series) if n_series > 1 else waves(uneven_stamps(n_rows))
+    forecaster = auto(max_epochs=3).fit(y)
+    assert bool(forecaster.n_epochs_) is is_tried
+
+
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each batch is drawn from."""
