@@ -533,7 +533,7 @@ def in_order(
     """Return columns in an earlier order, unless all names are others."""
     if data is None or set(names).isdisjoint(data.columns):
         return data
-    return with_columns(data, names, name="data for further training")
+    return with_columns(data, names, name="later series")
 
 
 def with_columns(

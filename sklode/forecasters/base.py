@@ -24,6 +24,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 from sklode import persistence as saving
 from sklode.data import checks
 from sklode.data.arrays import Array
+from sklode.data.categories import Levels
 from sklode.data.history import History, Places, QueryRows, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.known import Known, bounds_of
@@ -181,9 +182,25 @@ class ContinuousForecaster(BaseForecaster):
     ) -> tuple[History, FittedModel, int]:
         """Return new series, the model that is learned from them, and its seed."""
         self._check_parameters()
-        start, categories = getattr(self, "pretrained_", None), None
+        start = getattr(self, "pretrained_", None)
+        history = self._history_of(y, X, start)
         if start is not None:
-            names_of_y, names_of_X, categories = start.columns
+            self._check_continues(start, history)
+        check_step(fh, self._cutoff, history.steps)
+        if not self._fills_X:
+            history.check_all_seen()
+        if purpose != "fine-tune":
+            history.observations.check_channels(history.channels)
+        return history, *self._learned(history, fh, start, purpose)
+
+    def _history_of(
+        self, y: Container, X: Container, start: FittedModel | None
+    ) -> History:
+        """Return series as a model reads them, that of ``start`` if it goes on."""
+        categories: dict[Hashable, Levels] | None = None
+        if start is not None:
+            names_of_y, names_of_X, levels = start.columns
+            categories = dict(levels)
             y, X = in_order(y, names_of_y), in_order(X, names_of_X)
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         history = History.of(
@@ -197,14 +214,7 @@ class ContinuousForecaster(BaseForecaster):
         )
         bounds_of(self.bounds, history)  # also where bounds are those of a kept model
         history = self._filled(history, getattr(start, "structural", None), {})
-        if start is not None:
-            self._check_continues(start, history)
-        check_step(fh, self._cutoff, history.steps)
-        if not self._fills_X:
-            history.check_all_seen()
-        if purpose != "fine-tune":
-            history.observations.check_channels(channels)
-        return history, *self._learned(history, fh, start, purpose)
+        return history
 
     def _update(
         self, y: Container, X: Container = None, update_params: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any, ClassVar, Self
 
@@ -14,7 +15,7 @@ from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
 from sklode.engine.threads import own_modes
 from sklode.forecasters.base import ContinuousForecaster
-from sklode.forecasters.protocols import FittedModel, Horizon
+from sklode.forecasters.protocols import Container, FittedModel, Horizon
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.hybrid.training import HybridTraining
 from sklode.latent_ode.training import LatentODETraining
@@ -113,6 +114,98 @@ class NetworkForecaster(ContinuousForecaster):
         super().reset()
         self._said_in_search = said
         return self
+
+    def encode(self, y: Container = None, X: Container = None) -> pd.DataFrame:
+        """Return the latent state at each series' last row with a value.
+
+        Parameters
+        ----------
+        y, X : as in `fit`, optional
+            Series of the kind that was learned from, of any number and length; None:
+            those that the forecaster holds. Nothing is learned from them.
+
+        Returns
+        -------
+        DataFrame
+            A row for each series, at its last stamp. Columns ``(state, "mean")`` and
+            ``(state, "deviation")``: those of q(z0) with ``model="hybrid"``, whose
+            columns of y have ``latent_size`` states each, one column after another;
+            with ``model="paper"`` what z0, of the window's beginning, has become.
+
+        See Also
+        --------
+        trajectory : the same at any stamps.
+        """
+        self._check_has_states()
+        history = self._history
+        if y is not None:
+            twin = copy.copy(self)  # sktime notes on it what y is
+            X_inner, y_inner = twin._check_X_y(X=X, y=y)
+            history = self._history_of(y_inner, X_inner, self._model)
+            rows = history.observations
+            sizes = rows.values.shape[1], rows.controls.shape[1]
+            fitted = self._model.clock, *self._model.sizes
+            given = rows.clock, *sizes
+            if given != fitted:
+                raise ValueError(
+                    "series to encode must have the kind of index, and as many columns "
+                    f"of y and X, that fit had, {fitted}; got {given}. Pass the same."
+                )
+        seen = history.observations
+        index = history.frame().index[seen.bounds[1:] - 1]
+        return self._states(history, index, None)
+
+    def trajectory(self, index: pd.Index, X: Container = None) -> pd.DataFrame:
+        """Return the latent state at stamps.
+
+        With ``model="hybrid"`` it is that of the last row before, which is carried on
+        by the differential equation: what was known then. With ``model="paper"`` later
+        values tell of it too.
+
+        Parameters
+        ----------
+        index : Index
+            As in `predict_at`; not before a series' first value, unless
+            ``model="paper"``.
+        X : DataFrame or Series, optional
+            As in `predict_at`.
+
+        Returns
+        -------
+        DataFrame
+            With ``index``, and columns as in `encode`.
+        """
+        self._check_has_states()
+        if not isinstance(index, pd.Index):
+            raise TypeError(
+                f"index must be a pandas Index of time stamps; got {index!r}. Use for "
+                "example y.index."
+            )
+        if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
+            X = self._check_X(X=X)
+        return self._states(self._history, index, X)
+
+    def _check_has_states(self) -> None:
+        """Check that there is a network."""
+        self.check_is_fitted()
+        if self.network_ is None:
+            raise ValueError(
+                "latent states are those of a network; got a forecaster without one: "
+                "none was tried, or none was better than the structural model. Fit "
+                'with guard=False or model="paper", or give more rows or series.'
+            )
+
+    def _states(self, history: History, index: pd.Index, X: Container) -> pd.DataFrame:
+        """Return states of series at rows of an index."""
+        queries = self._read(history, history.rows_of(index), X)
+        with own_modes(gradients=False):
+            model: Any = self._model
+            tables = model.states(history, queries)
+        names = range(tables[0].shape[1]), ("mean", "deviation")
+        columns = pd.MultiIndex.from_product(names, names=("state", "statistic"))
+        table = np.stack(tables, axis=-1).reshape(len(tables[0]), -1)
+        found = pd.DataFrame(table, queries.index, columns)
+        return found if queries.index is index else found.reindex(index)
 
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.errors import SolverError
-from sklode.data.history import History
+from sklode.data.history import History, QueryRows
 from sklode.data.links import LEAST
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import KnownControls
@@ -22,16 +23,17 @@ from sklode.engine.threads import own_modes
 from sklode.hybrid.network import HybridODE
 from sklode.hybrid.origins import Origins
 from sklode.hybrid.restarts import ahead, restarted
-from sklode.hybrid.windows import Queries
+from sklode.hybrid.windows import Queries, batch_of
 from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive.scale_by_lead import interpolated
 from sklode.structural.predictive.steps import Adjustment
 from sklode.structural.results import answers_of
 from sklode.structural.rows import ChannelRows
-from sklode.training.model import TrainedModel, by_lead
+from sklode.training.model import TrainedModel, by_lead, check_begun
 
 _ANSWERS_AT_ONCE = 2**12
+_STATES_AT_ONCE = 2**17  # windows, times components of their states squared
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,49 @@ class HybridModel(TrainedModel):
                 usual=usual[:, channel],
             )
         return found
+
+    def states(self, history: History, queries: QueryRows) -> tuple[Array, Array]:
+        """Return its latent state and that one's deviation, (row, state).
+
+        Each is that of the row with a value at or before a stamp, carried on from it.
+        """
+        network: Any = self.network
+        seen, (series, ticks) = history.observations, (queries.series, queries.ticks)
+        row = seen.at_or_before(series, ticks)
+        passed = ticks_between(seen.ticks[row], ticks)
+        check_begun(passed, queries.index)
+        # answers come by window
+        order = np.lexsort((ticks, row))
+        rows, window = np.unique(row[order], return_inverse=True)
+        lead = passed[order] / self.units.time
+        asked = Queries(window, 0 * window, lead, np.full(len(lead), -1))
+        path = None
+        known = queries.known
+        if known.controls.shape[1]:
+            # they are known by series: a path of each window begins at its own row
+            first = known.ticks[known.bounds[:-1]]
+            since = ticks_between(first[known.series], known.ticks) / self.units.time
+            values = self.units.controls(known.controls)
+            controls = KnownControls(known.bounds, since, values)
+            own = seen.series[rows]
+            low = ticks_between(first[own], seen.ticks[rows]) / self.units.time
+            farthest = np.zeros(len(rows))
+            np.maximum.at(farthest, window, lead)
+            times, values = controls.paths(own, low, low + farthest + 1.0)
+            path = times - low[:, None], values
+        windows = Origins(seen, self.units).seen(rows, self.window_length)
+        table = np.empty((2, len(lead), network.latent_size))
+        at_once = max(_STATES_AT_ONCE // network.latent_size**2, 1)
+        for begin in range(0, len(rows), at_once):
+            some = slice(begin, begin + at_once)
+            part = slice(*np.searchsorted(window, (begin, begin + at_once)))
+            mine = asked.part(part)._replace(window=window[part] - begin)
+            given = None if path is None else (path[0][some], path[1][some])
+            batch = batch_of(windows.part(some), mine, given, network)
+            with own_modes(gradients=False):
+                found = torch.stack(network.states(batch))
+            table[:, order[part]] = found.double().cpu().numpy()
+        return table[0], table[1]
 
     def last_rows(self, seen: Observations) -> Origins:
         """Return the rows that a window reads, however long a series is."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode.nn.autoencoder import Autoencoder, perceptron
+from sklode.nn.autoencoder import Autoencoder, cubature_points, perceptron
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODERNN, build_encoder
 from sklode.nn.objective import Bound
@@ -314,6 +314,31 @@ class HybridODE(Autoencoder):
         origin = self._origin(batch)
         return self._answers(batch, origin.mean, origin)
 
+    def states(self, batch: HybridBatch) -> tuple[Tensor, Tensor]:
+        """Return z at each answer's lead from the mean of q(z0), and its deviation.
+
+        (answer, latent) each, see `cubature_points`.
+        """
+        origin = self._origin(batch)
+        deviation = torch.exp(0.5 * origin.log_variance)
+        mean, *others = (
+            self._flowed(batch, z0) for z0 in cubature_points(origin.mean, deviation)
+        )
+        return mean, (torch.stack(others) - mean).square().mean(0).sqrt()
+
+    def _flowed(self, batch: HybridBatch, z0: Tensor) -> Tensor:
+        """Return z of all channels at each answer's lead, (answer, latent)."""
+        if self.decoder is None:
+            n, shape = len(batch.window), (self.n_channels, self.state_size)
+            state = z0.unflatten(1, shape)[batch.window].flatten(0, 1)
+            every = torch.arange(self.n_channels, device=z0.device).repeat(n)
+            lead = batch.lead.repeat_interleave(self.n_channels)
+            return self.flow(state, every, lead).view(n, -1)
+        leads, _, slot = _slots(batch)
+        t0 = z0.new_zeros(len(z0))
+        z: Tensor = self.decoder(z0, t0=t0, times=leads, controls=batch.path)
+        return z[batch.window, slot]
+
     def _origin(self, batch: HybridBatch) -> Origin:
         """Read windows; encode them to q(z0) at their origins."""
         known = batch.mask.to(batch.values.dtype)
@@ -360,22 +385,14 @@ class HybridODE(Autoencoder):
         faded = [torch.exp(-rate * age) for rate in _RATES_OF_AGE]
         fading = torch.stack(faded, 1)
         ahead = [torch.exp(-rate * passed) for rate in _RATES_OF_LEAD]
-        # Each answer's place among its window's: answers are sorted by window, so the
-        # first place of a window is where the search for its number ends.
-        place = torch.arange(len(window), device=window.device)
-        slot = place - torch.searchsorted(window, window)
-        n_slots = 1 + int(slot.amax()) if len(slot) else 1
-        leads = lead.new_zeros(len(z0), n_slots)
-        leads[window, slot] = lead
+        leads, place, slot = _slots(batch)
         # z0 is that of all channels, one after another
         of_channels = self.n_channels, self.state_size
         if self.decoder is None:
             state = z0.unflatten(1, of_channels)[window, channel]
             state = self.flow(state, channel, lead)
         else:
-            t0 = z0.new_zeros(len(z0))
-            z = self.decoder(z0, t0=t0, times=leads, controls=batch.path)
-            z = z[window, slot]
+            z = self._flowed(batch, z0)
             state = z.unflatten(1, of_channels)[place, channel]
         name, since = self.names[channel], torch.stack([*ahead, passed], 1)
         parts = [state, name, since, fading, own.some.unsqueeze(1), read]
@@ -390,6 +407,19 @@ class HybridODE(Autoencoder):
         if self.decoder is not None:
             x = x + self.line(z).gather(1, channel.unsqueeze(1)).squeeze(1)
         return x
+
+
+def _slots(batch: HybridBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """Return leads by window, (window, slot), and each answer's place and slot."""
+    window, lead = batch.window, batch.lead
+    # Each answer's place among its window's: answers are sorted by window, so the
+    # first place of a window is where the search for its number ends.
+    place = torch.arange(len(window), device=window.device)
+    slot = place - torch.searchsorted(window, window)
+    n_slots = 1 + int(slot.amax()) if len(slot) else 1
+    leads = lead.new_zeros(len(batch.times), n_slots)
+    leads[window, slot] = lead
+    return leads, place, slot
 
 
 def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ from sklode.latent_ode.network import LatentODE
 from sklode.latent_ode.randomness import normals
 from sklode.latent_ode.windows import WindowSet
 from sklode.nn import ControlPath
+from sklode.nn.autoencoder import cubature_points
 
 _WINDOWS_AT_ONCE = 512
 # windows times draws times steps, or stamps if they are more
@@ -108,6 +109,21 @@ class LatentODEAnswers:
             "components need model=\"hybrid\"; got model='paper', which has none. Fit "
             'with model="hybrid", or a StructuralForecaster.'
         )
+
+    def states(self, queries: QueryRows) -> tuple[Array, Array]:
+        """Return z at stamps from the mean of q(z0), and its deviation, (row, state).
+
+        See `cubature_points`.
+        """
+        window, times = self._placed(queries.series, queries.ticks)
+        first = self.windows.times[self.windows.start[window]]
+        known, n = self._known(queries), 1 + 2 * self.network.latent_size
+        mean, deviation = np.empty((2, len(window), self.network.latent_size))
+        for place in self._passes(window, times - first, n):
+            paths = self._solved(window[place], times=times[place], known=known, n=None)
+            mean[place] = paths[0]
+            deviation[place] = np.sqrt(((paths[1:] - paths[0]) ** 2).mean(0))
+        return mean, deviation
 
     def _solutions(
         self, queries: QueryRows, n: int, noisy: bool = False
@@ -216,9 +232,16 @@ class LatentODEAnswers:
             low = high
 
     def _solved(
-        self, window: Numbers, times: Array, known: KnownControls | None, n: int
+        self,
+        window: Numbers,
+        times: Array,
+        known: KnownControls | None,
+        n: int | None,
     ) -> Array:
-        """Return x^ of draws of z0, or its mean, (sample, query, channel)."""
+        """Return x^ of draws of z0, or its mean, (sample, query, channel).
+
+        Of no number, z of `cubature_points`.
+        """
         network, windows = self.network, self.windows
         spacing = network.decoder.solver.grid_spacing
         # queries come by window: a row of ``elapsed`` each, from where numbers change
@@ -250,8 +273,11 @@ class LatentODEAnswers:
         with own_modes(gradients=False):
             batch = windows.gather(numbers, device=like.device)
             posterior = network.encode(batch)
-            z0 = posterior.q_z0.mean.unsqueeze(0)
-            if n:
+            z0, decode = posterior.q_z0.mean.unsqueeze(0), network.decode
+            if n is None:
+                z0 = cubature_points(z0[0], posterior.q_z0.stddev)
+                decode = network.trajectory
+            elif n:
                 white = normals(
                     seed=self.seed,
                     kind=0,
@@ -262,7 +288,7 @@ class LatentODEAnswers:
                 )
                 z0 = z0 + posterior.q_z0.stddev * tensor(white)
             means = [
-                network.decode(part, posterior, times=tensor(elapsed), controls=path)
+                decode(part, posterior, times=tensor(elapsed), controls=path)
                 for part in z0.split(at_once)
             ]
         paths: Array = torch.cat(means).double().numpy()

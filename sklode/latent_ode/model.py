@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array
-from sklode.data.history import History
+from sklode.data.history import History, QueryRows
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import ScaledRows
 from sklode.data.scaling import split_at_gaps
@@ -50,6 +50,13 @@ class LatentODEModel(TrainedModel):
             scales=self.scales,
             seed=seed,
         )
+
+    def states(self, history: History, queries: QueryRows) -> tuple[Array, Array]:
+        """Return its latent state and that one's deviation, (row, state).
+
+        Each is that of the window that answers a stamp.
+        """
+        return self.answers(history, 0, None).states(queries)
 
     def contribution(self, like: pd.Index) -> str:
         """How much of a forecast is the network's, in words."""

@@ -150,6 +150,21 @@ class LatentODE(Autoencoder):
         Of ``z0``, (..., batch, latent), at the posterior's t0, at ``times``, (batch,
         query), in any order, before or after t0, under the ``controls`` u(t).
         """
+        z = self.trajectory(z0, posterior, times=times, controls=controls)
+        if controls is not None:
+            u = controls.at(times)
+            z = torch.cat([z, u.expand(*z.shape[:-3], *u.shape)], dim=-1)
+        x: Tensor = self.emission(z)
+        return x
+
+    def trajectory(
+        self,
+        z0: Tensor,
+        posterior: Posterior,
+        times: Tensor,
+        controls: ControlPath | None = None,
+    ) -> Tensor:
+        """Return z(t), (..., batch, query, latent), see `decode`."""
         # draws become series of one batch: each repeats all windows
         n = z0.shape[:-2].numel()
         times, t0 = times.repeat(n, 1), posterior.t0.repeat(n)
@@ -159,11 +174,8 @@ class LatentODE(Autoencoder):
                 values=controls.values.repeat(n, 1, 1),
             )
         every_z0 = z0.flatten(0, -2)
-        z = self.decoder(every_z0, t0=t0, times=times, controls=controls)
-        if controls is not None:
-            z = torch.cat([z, controls.at(times)], dim=-1)
-        x: Tensor = self.emission(z)
-        return x.view(*z0.shape[:-1], *x.shape[1:])
+        z: Tensor = self.decoder(every_z0, t0=t0, times=times, controls=controls)
+        return z.view(*z0.shape[:-1], *z.shape[1:])
 
     def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
         """Return the parts of the evidence lower bound of windows.

@@ -5,13 +5,27 @@ Tested in tests/latent_ode/test_network.py.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 from sklode.nn.decoders import Decoder
 from sklode.nn.encoders import ODERNN
+
+
+def cubature_points(mean: Tensor, deviation: Tensor) -> Tensor:
+    """Return the mean, and points that have it and these deviations, (1 + 2 d, ..., d).
+
+    Of d independent components, each moved by sqrt(d) deviations to either side:
+    Arasaratnam and Haykin, "Cubature Kalman Filters" (2009).
+    """
+    size = mean.shape[-1]
+    away = math.sqrt(size) * deviation.unsqueeze(-2) * torch.eye(size).to(mean)
+    moves = torch.cat([away, -away], dim=-2).movedim(-2, 0)
+    return torch.cat([mean.unsqueeze(0), mean + moves])
 
 
 def perceptron(
