@@ -364,7 +364,7 @@ class History:
         n_series = len(self.steps)
         n_each = len(stamps) // n_series
         return Places(
-            index=self._keyed(stamps, n_each),
+            index=self.keyed(stamps, n_each),
             series=np.repeat(np.arange(n_series), n_each),
             ticks=ticks,
         )
@@ -372,10 +372,10 @@ class History:
     def frame(self) -> pd.DataFrame:
         """Return the rows with an observed value."""
         rows = self.observations
-        index = self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
+        index = self.keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
         return pd.DataFrame(rows.values, index=index, columns=self.channels)
 
-    def _keyed(self, stamps: pd.Index, n_each: int | Numbers) -> pd.Index:
+    def keyed(self, stamps: pd.Index, n_each: int | Numbers) -> pd.Index:
         """Return rows at stamps, of which each series in turn has so many."""
         if len(self.levels) == 1:
             return stamps.rename(self.levels[0])

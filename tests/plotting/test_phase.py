@@ -1,0 +1,106 @@
+"""Phase portraits: paths of states or columns, and where they go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.quiver import Quiver
+
+from sklode import StructuralForecaster
+from sklode.plotting import plot_phase
+from tests.series import panel, tiny, uneven_stamps, waves
+
+
+@pytest.fixture(scope="module")
+def forecaster() -> Any:
+    return tiny(model="hybrid", guard=False, max_epochs=2, latent_size=3).fit(panel())
+
+
+def paths(axes: Any) -> list[Any]:
+    return [line.get_xydata() for line in axes.lines if len(line.get_xydata()) > 1]
+
+
+def test_paths_are_those_of_the_states_named(forecaster: Any) -> None:
+    index = panel().index
+    axes = plot_phase(forecaster, (2, 0), index=index)
+    table = forecaster.trajectory(index).xs("mean", axis=1, level="statistic")
+    drawn = paths(axes)
+    assert len(drawn) == 3
+    for own, key in zip(drawn, ("s0", "s1", "s2"), strict=True):
+        np.testing.assert_allclose(own, table.loc[key][[2, 0]])
+    assert [axes.get_xlabel(), axes.get_ylabel()] == ["state 2", "state 0"]
+    legend = axes.figure.legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["s0", "s1", "s2"]
+    plt.close(axes.figure)
+
+
+def test_by_default_a_path_goes_on_from_the_last_row_for_a_span() -> None:
+    index = uneven_stamps(40)
+    y = pd.DataFrame({"a": waves(index), "b": waves(index, 1)})
+    forecaster = StructuralAsNetwork.of(y)
+    axes = plot_phase(forecaster, columns=("b", "a"))
+    (own,) = paths(axes)
+    (asked,) = forecaster.asked
+    assert len(own) == 200
+    assert asked[0] == index[-1]
+    assert asked[-1] == index[-1] + (index[-1] - index[0])
+    expected = forecaster.predict_at(asked)[["b", "a"]]
+    np.testing.assert_allclose(own, expected)
+    assert [axes.get_xlabel(), axes.get_ylabel()] == ["b", "a"]
+    plt.close(axes.figure)
+
+
+class StructuralAsNetwork(StructuralForecaster):
+    """One that notes where it is asked, and has nothing to say of states."""
+
+    asked: list[pd.Index]
+
+    @classmethod
+    def of(cls, y: pd.DataFrame) -> Any:
+        made = cls().fit(y)
+        made.asked = []
+        return made
+
+    def trajectory(self, index: pd.Index, X: Any = None) -> pd.DataFrame:
+        raise AssertionError(index)
+
+    def predict_at(self, index: pd.Index, X: Any = None) -> Any:
+        self.asked.append(index)
+        return super().predict_at(index, X)
+
+
+def test_arrows_point_where_paths_go() -> None:
+    index = uneven_stamps(400)
+    phase = np.linspace(0, 12 * np.pi, 400)
+    turning = pd.DataFrame({"x": np.cos(phase), "y": np.sin(phase)}, index)
+
+    class Turning(StructuralAsNetwork):
+        def predict_at(self, index: pd.Index, X: Any = None) -> Any:
+            return turning
+
+    axes = plot_phase(Turning.of(turning), columns=("x", "y"), index=index)
+    (arrows,) = (one for one in axes.collections if isinstance(one, Quiver))
+    at = np.stack([arrows.X, arrows.Y], 1)
+    to = np.stack([arrows.U, arrows.V], 1)
+    # a circle is left at a right angle to the radius, counterclockwise
+    across = at[:, 0] * to[:, 1] - at[:, 1] * to[:, 0]
+    sizes = np.linalg.norm(at, axis=1) * np.linalg.norm(to, axis=1)
+    assert len(at) > 20
+    assert (across / sizes > 0.95).all()
+    plt.close(axes.figure)
+
+
+def test_what_cannot_be_drawn_is_refused(forecaster: Any) -> None:
+    with pytest.raises(ValueError, match="must hold 7"):
+        plot_phase(forecaster, (0, 7))
+    with pytest.raises(ValueError, match="two axes"):
+        plot_phase(forecaster, (0, 1, 2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="that has latent states"):
+        plot_phase(StructuralForecaster().fit(waves(uneven_stamps(30))))
+    few = tiny(model="hybrid").fit(waves(uneven_stamps(20)))
+    with pytest.raises(ValueError, match="guard=False"):
+        plot_phase(few)
