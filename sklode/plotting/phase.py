@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # cells of the picture to either side; each has at most one arrow
 _CELLS = 16
-_STAMPS = 200  # of each path
+_STAMPS = 500  # of each path
 
 
 def plot_phase(

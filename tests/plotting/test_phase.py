@@ -45,7 +45,7 @@ def test_by_default_a_path_goes_on_from_the_last_row_for_a_span() -> None:
     axes = plot_phase(forecaster, columns=("b", "a"))
     (own,) = paths(axes)
     (asked,) = forecaster.asked
-    assert len(own) == 200
+    assert len(own) == 500
     assert asked[0] == index[-1]
     assert asked[-1] == index[-1] + (index[-1] - index[0])
     expected = forecaster.predict_at(asked)[["b", "a"]]
