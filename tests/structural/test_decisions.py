@@ -91,6 +91,29 @@ def test_one_of_these_walks_has_noise_and_one_has_none() -> None:
     assert min(noises) < 1e-3 < 0.01 < max(noises)
 
 
+def share_of_any_slope(found: Any) -> float:
+    """Return how much candidates count whose slope may be that of a line."""
+    slopes = [
+        (np.exp(one.model.theta[PLACE["slope"]]), one.weight)
+        for one in found.columns[0].candidates
+    ]
+    return sum(w for slope, w in slopes if np.isclose(slope, np.sqrt(12)))
+
+
+@pytest.mark.parametrize(("n", "expected"), [(12, 1 / 3), (60, 1 / 3), (36, 1 / 2)])
+def test_of_few_rows_the_slope_may_be_any(n: int, expected: float) -> None:
+    has_season = n == 36
+    season = 10 * np.sin(np.pi * np.arange(n) / 6) if has_season else 0.0
+    y = season + np.cumsum(noise(0, n))
+    index = pd.period_range("2020-01", periods=n, freq="M" if has_season else "Y")
+    found = level(pd.Series(y, index))
+    assert any(one.model.form.periods for one in found.columns[0].candidates) is (
+        has_season
+    )
+    shrunk = expected * np.exp(-n / 100)
+    assert share_of_any_slope(found) == pytest.approx(shrunk, abs=0.02)
+
+
 def test_few_years_of_growth_that_quickened_are_forecast_with_their_drift() -> None:
     rate = np.r_[np.full(10, 0.03), np.linspace(0.03, 0.12, 8)] + 0.01 * noise(0, 18)
     y = pd.Series(100 * np.exp(np.cumsum(rate)))

@@ -52,8 +52,9 @@ _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _WALK, _OU, _NOISE = PLACE["random walk"], PLACE["OU"], PLACE["noise"]
 # of what does not change, in units of spread
 _STILL = 1e-4
-# of a slope of which nothing is known beforehand, likewise
-_ANY_SLOPE = 10.0
+# of a slope of which nothing is known beforehand, likewise; and of one that may make
+# all of y's spread, as a line over the span does
+_ANY_SLOPE, _LINE = 10.0, math.sqrt(12)
 
 
 class Hypothesis(NamedTuple):
@@ -182,9 +183,9 @@ class Estimator:
         return self._sought_from(form, theta, free, estimate)
 
     def of_any_slope(self, other: Hypothesis) -> Hypothesis:
-        """Return a hypothesis of whose slope nothing is known beforehand."""
-        model, free = other.candidate.model, other.posterior.free
-        return self._of_any_slope(other, model.form, model.theta.copy(), free.copy())
+        """Return a hypothesis whose slope may be as large as that of a line."""
+        model, free = other.candidate.model, other.posterior.free.copy()
+        return self._with_slope(_LINE, other, model.form, model.theta.copy(), free)
 
     def drifting(self, other: Hypothesis, linked: bool, has_noise: bool) -> Hypothesis:
         """Return a random walk with drift, and noise or none; and nothing else.
@@ -199,13 +200,16 @@ class Estimator:
         theta[[k for k in _CHANGES if k != _WALK]] = math.log(_STILL)
         if not has_noise:
             theta[_NOISE] = math.log(_STILL)
-        return self._of_any_slope(other, form, theta, free)
+        return self._with_slope(_ANY_SLOPE, other, form, theta, free)
 
-    def _of_any_slope(
-        self, other: Hypothesis, form: Form, theta: Array, free: Flags
+    def _with_slope(
+        self, size: float, other: Hypothesis, form: Form, theta: Array, free: Flags
     ) -> Hypothesis:
-        """Return a form with any slope. What is an outlier to another is one to it."""
-        theta[PLACE["slope"]], free[PLACE["slope"]] = math.log(_ANY_SLOPE), False
+        """Return a form with a slope of a size.
+
+        What is an outlier to another hypothesis is one to it.
+        """
+        theta[PLACE["slope"]], free[PLACE["slope"]] = math.log(size), False
         found = self._sought_from(form, theta, free, NO_EFFECTS)
         model = other.candidate.model
         model = found.candidate.model._replace(

@@ -163,8 +163,10 @@ def fit_candidates(
     if is_plain and not estimator.is_pooled and _share(0.0, n_rows) >= LEAST_WEIGHT:
         # y itself drifts, as growth in per cent goes too far, unless that is told
         is_told = logarithm is True or bool(np.isfinite(bounds).all())
-        for other in _of_few_rows(estimator, first, is_told):
+        others = _of_few_rows(estimator, first, is_told)
+        for other in others:
             share = _share((other.loss - first.loss) / max(n_judged, 1), n_rows)
+            share /= max(len(others), 2)
             # each draw counts enough to be asked
             drawn = _averaged([other], min(n_draws, int(share / LEAST_WEIGHT)))
             of_few.append((drawn, share))
@@ -186,16 +188,16 @@ def _of_few_rows(
 
 
 def _share(loss: float, n_rows: int) -> float:
-    """Return how much each of those counts beside what is more probable.
+    """Return how much what few rows are forecast by counts beside what is probable.
 
-    Of few rows as much: what they tell of anything else is as wrong as it is right, and
+    Each of them as much: what few rows tell of anything else is as wrong as right, and
     combinations with equal weights are hard to beat (Smith and Wallis, "A Simple
     Explanation of the Forecast Combination Puzzle", 2009). ``loss`` is by how much it
     is the less probable, in logs for each row: of what runs smoothly a walk knows
     nothing.
     """
     few, smooth = n_rows / _FEW, max(loss, 0.0) / _SMOOTH
-    return math.exp(-few - smooth**4) / 3
+    return math.exp(-few - smooth**4)
 
 
 def _combined(first: Averaged, others: list[tuple[Averaged, float]]) -> Averaged:
