@@ -1,4 +1,7 @@
-"""Windows, what a network reads before its origins, and queries after these."""
+"""Windows, what a network reads before its origins, and queries after these.
+
+Tested in tests/hybrid/test_restarts.py and tests/hybrid/test_origins.py.
+"""
 
 from __future__ import annotations
 
