@@ -198,9 +198,10 @@ def check_index(
                 "or name the column of X "
                 "with the errors of measurement by error=..."
             )
+        owner = f" of series {index[row][:-1]}" if index.nlevels > 1 else ""
         raise ValueError(
             f"times of {name} must be strictly increasing; "
-            f"got {times[row]} after {times[before]} at row {row}. "
+            f"got {times[row]} after {times[before]} at row {row}{owner}. "
             f"{remedy}"
         )
 

@@ -65,6 +65,10 @@ TABLES: dict[str, tuple[Any, str]] = {
     "infinity": (with_value(TWO, STAMPS[7], np.inf), r"got inf in column 'a' at 2021"),
     "all missing": (Y * NAN, r"one observed value.* got 24 rows that are all missing"),
     "a missing series": (with_value(panel(), "s1", NAN), r"13 rows of series \('s1',"),
+    "a stamp twice": (
+        pd.concat([panel(), panel().loc[["s1"]].tail(1)]),
+        r"strictly increasing; .* at row 49 of series \('s1',\)\. Keep one row",
+    ),
     "a missing column": (TWO.assign(b=NAN), r"in every column; got none in column 'b'"),
 }
 BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
