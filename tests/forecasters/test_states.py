@@ -50,10 +50,13 @@ def test_deviations_at_a_row_are_those_of_the_posterior() -> None:
     network, seen = forecaster.network_, forecaster._history.observations
     encoded: list[Any] = []
     origin = network._origin
+
+    def noted(batch: Any) -> Any:
+        encoded.append(origin(batch))
+        return encoded[-1]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            network, "_origin", lambda b: encoded.append(origin(b)) or origin(b)
-        )
+        patch.setattr(network, "_origin", noted)
         found = forecaster.encode()
     (z0,) = encoded
     assert len(seen.ticks) == 40

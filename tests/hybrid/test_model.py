@@ -279,7 +279,7 @@ def test_leads_count_from_each_series_own_end() -> None:
         rows = [(key, end + lead * network.time_unit_) for key, end in ends]
         queries = pd.MultiIndex.from_tuples(rows, names=y.index.names)
         expected = level.predict_at(queries)
-        told = nullcontext()
+        told: Any = nullcontext()
         if not counts:
             told = pytest.warns(RuntimeWarning, match="up to 2 h after .* 5 of 5 rows")
         with told:

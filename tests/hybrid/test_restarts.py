@@ -168,7 +168,8 @@ def test_it_counts_beyond_where_restarts_are_right_too(
 def test_a_law_is_followed_a_span_past_the_longest_series() -> None:
     rng = np.random.default_rng(5)
     start = pd.Timestamp("2026-01-01")
-    seen, later = {}, {}
+    seen: dict[int, pd.DataFrame] = {}
+    later: dict[int, pd.DataFrame] = {}
     for k in range(50):
         solution = solve_ivp(
             lambda _, s: [s[1], -np.sin(s[0]) - 0.05 * s[1]],

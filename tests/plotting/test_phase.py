@@ -26,7 +26,7 @@ def paths(axes: Any) -> list[Any]:
 
 def test_paths_are_those_of_the_states_named(forecaster: Any) -> None:
     index = panel().index
-    axes = plot_phase(forecaster, (2, 0), index=index)
+    axes: Any = plot_phase(forecaster, (2, 0), index=index)
     table = forecaster.trajectory(index).xs("mean", axis=1, level="statistic")
     drawn = paths(axes)
     assert len(drawn) == 3
@@ -42,7 +42,7 @@ def test_by_default_a_path_goes_on_from_the_last_row_for_a_span() -> None:
     index = uneven_stamps(40)
     y = pd.DataFrame({"a": waves(index), "b": waves(index, 1)})
     forecaster = StructuralAsNetwork.of(y)
-    axes = plot_phase(forecaster, columns=("b", "a"))
+    axes: Any = plot_phase(forecaster, columns=("b", "a"))
     (own,) = paths(axes)
     (asked,) = forecaster.asked
     assert len(own) == 500
@@ -82,7 +82,7 @@ def test_arrows_point_where_paths_go() -> None:
         def predict_at(self, index: pd.Index, X: Any = None) -> Any:
             return turning
 
-    axes = plot_phase(Turning.of(turning), columns=("x", "y"), index=index)
+    axes: Any = plot_phase(Turning.of(turning), columns=("x", "y"), index=index)
     (arrows,) = (one for one in axes.collections if isinstance(one, Quiver))
     at = np.stack([arrows.X, arrows.Y], 1)
     to = np.stack([arrows.U, arrows.V], 1)
