@@ -217,6 +217,7 @@ def physiome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module, tmp_path, waves
 
 
+# so few epochs prove a network less far than the benchmark asks
 @pytest.mark.filterwarnings("ignore:the network counts up to")
 def test_a_law_of_physiome_is_scored_beside_its_published_errors(
     physiome: Any, capsys: pytest.CaptureFixture[str]

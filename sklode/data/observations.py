@@ -75,6 +75,11 @@ class Observations:
         return clock_of(self.like)
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of columns of y and of X."""
+        return self.values.shape[1], self.controls.shape[1]
+
+    @property
     def lengths(self) -> Numbers:
         """Number of rows of each series."""
         return np.diff(self.bounds)

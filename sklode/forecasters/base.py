@@ -213,8 +213,7 @@ class ContinuousForecaster(BaseForecaster):
             categories=categories,
         )
         bounds_of(self.bounds, history)  # also where bounds are those of a kept model
-        history = self._filled(history, getattr(start, "structural", None), {})
-        return history
+        return self._filled(history, getattr(start, "structural", None), {})
 
     def _update(
         self, y: Container, X: Container = None, update_params: bool = True
@@ -260,9 +259,8 @@ class ContinuousForecaster(BaseForecaster):
     def _check_continues(self, start: FittedModel, history: History) -> None:
         """Check that a fit can go on from an earlier model."""
         rows = history.observations
-        sizes = rows.values.shape[1], rows.controls.shape[1]
         before = {"kind of index": start.clock, "columns of y and X": start.sizes}
-        now = {"kind of index": rows.clock, "columns of y and X": sizes}
+        now = {"kind of index": rows.clock, "columns of y and X": rows.sizes}
         check_continues(start.architecture | before, self._architecture | now)
 
     def _set_model(self, model: FittedModel) -> None:
@@ -458,16 +456,21 @@ class ContinuousForecaster(BaseForecaster):
             Forecasts, with ``index``; a Series where y was one.
         """
         self.check_is_fitted()
+        X = self._check_stamps(index, X)
+        history, answers = self._reaching(index, X)
+        queries = self._read(history, history.rows_of(index), X)
+        return self._like_y(self._framed(index, queries, answers.means(queries)))
+
+    def _check_stamps(self, index: pd.Index, X: Container) -> Container:
+        """Check an index of stamps; return X there, as it is read."""
         if not isinstance(index, pd.Index):
             raise TypeError(
                 f"index must be a pandas Index of time stamps; got {index!r}. Use for "
                 "example pd.DatetimeIndex([...])."
             )
-        if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
-            X = self._check_X(X=X)
-        history, answers = self._reaching(index, X)
-        queries = self._read(history, history.rows_of(index), X)
-        return self._like_y(self._framed(index, queries, answers.means(queries)))
+        if isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
+            return X
+        return self._check_X(X=X)
 
     @asking
     def predict_quantiles(

@@ -143,9 +143,8 @@ class NetworkForecaster(ContinuousForecaster):
             X_inner, y_inner = twin._check_X_y(X=X, y=y)
             history = self._history_of(y_inner, X_inner, self._model)
             rows = history.observations
-            sizes = rows.values.shape[1], rows.controls.shape[1]
             fitted = self._model.clock, *self._model.sizes
-            given = rows.clock, *sizes
+            given = rows.clock, *rows.sizes
             if given != fitted:
                 raise ValueError(
                     "series to encode must have the kind of index, and as many columns "
@@ -176,14 +175,7 @@ class NetworkForecaster(ContinuousForecaster):
             With ``index``, and columns as in `encode`.
         """
         self._check_has_states()
-        if not isinstance(index, pd.Index):
-            raise TypeError(
-                f"index must be a pandas Index of time stamps; got {index!r}. Use for "
-                "example y.index."
-            )
-        if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
-            X = self._check_X(X=X)
-        return self._states(self._history, index, X)
+        return self._states(self._history, index, self._check_stamps(index, X))
 
     def _check_has_states(self) -> None:
         """Check that there is a network."""
@@ -198,9 +190,8 @@ class NetworkForecaster(ContinuousForecaster):
     def _states(self, history: History, index: pd.Index, X: Container) -> pd.DataFrame:
         """Return states of series at rows of an index."""
         queries = self._read(history, history.rows_of(index), X)
-        with own_modes(gradients=False):
-            model: Any = self._model
-            tables = model.states(history, queries)
+        model: Any = self._model
+        tables = model.states(history, queries)
         names = range(tables[0].shape[1]), ("mean", "deviation")
         columns = pd.MultiIndex.from_product(names, names=("state", "statistic"))
         table = np.stack(tables, axis=-1).reshape(len(tables[0]), -1)

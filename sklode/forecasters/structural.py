@@ -184,7 +184,7 @@ class StructuralForecaster(ContinuousForecaster):
         structural = fit_model(history.rows, seasons, self.logarithm, known)
         model = StructuralFit(
             structural=structural,
-            sizes=(observations.values.shape[1], observations.controls.shape[1]),
+            sizes=observations.sizes,
             clock=observations.clock,
             architecture=self._architecture,
             columns=columns,

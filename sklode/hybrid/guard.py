@@ -183,8 +183,13 @@ class Validation:
         With ``restarts``, as soon as these are possible; of leads as long as it learned
         at least, as what they do of nearer ones tells the same.
         """
-        queries = self.queries
-        farthest = stage(self.model.reach) if restarts else None
+        reach, farthest = self.model.reach, None
+        is_asked = self.queries.lead <= reach
+        if restarts:
+            farthest = stage(reach)
+            is_asked = self.queries.lead > farthest
+        queries, median = self.queries.part(is_asked), self.median[is_asked]
+        deviation = self.deviation[is_asked]
         # the network answers for all channels of a row at once: each row is one query
         row = queries.window * (queries.row.max(initial=0) + 1) + queries.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
@@ -199,19 +204,15 @@ class Validation:
                 known=self.known,
                 farthest=farthest,
             )
-            change = (table[place, queries.channel] - self.median) / self.deviation
-        found = Evidence(
-            cluster=self.cluster,
+            change = (table[place, queries.channel] - median) / deviation
+        return Evidence(
+            cluster=self.cluster[is_asked],
             channel=queries.channel,
-            lead=queries.lead,
-            error=self.error,
+            lead=np.maximum(queries.lead, reach) if restarts else queries.lead,
+            error=self.error[is_asked],
             change=change,
-            deviation=self.deviation / self.scale,
+            deviation=deviation / self.scale[is_asked],
         )
-        if farthest is None:
-            return found.part(queries.lead <= self.model.reach)
-        found = found.part(queries.lead > farthest)
-        return found._replace(lead=np.maximum(found.lead, self.model.reach))
 
 
 def has_prospects(evidence: Evidence, n_channels: int) -> bool:

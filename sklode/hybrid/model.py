@@ -30,7 +30,7 @@ from sklode.structural.predictive.scale_by_lead import interpolated
 from sklode.structural.predictive.steps import Adjustment
 from sklode.structural.results import answers_of
 from sklode.structural.rows import ChannelRows
-from sklode.training.model import TrainedModel, by_lead, check_begun
+from sklode.training.model import TrainedModel, by_lead
 
 _ANSWERS_AT_ONCE = 2**12
 _STATES_AT_ONCE = 2**17  # windows, times components of their states squared
@@ -224,7 +224,7 @@ class HybridModel(TrainedModel):
         seen, (series, ticks) = history.observations, (queries.series, queries.ticks)
         row = seen.at_or_before(series, ticks)
         passed = ticks_between(seen.ticks[row], ticks)
-        check_begun(passed, queries.index)
+        _check_begun(passed, queries.index)
         # answers come by window
         order = np.lexsort((ticks, row))
         rows, window = np.unique(row[order], return_inverse=True)
@@ -310,3 +310,14 @@ class HybridModel(TrainedModel):
                 found = answers.reshape(found.shape)
             table[mine] = origins.location[own] + origins.scale[own] * found
         return table
+
+
+def _check_begun(passed: Array, index: pd.Index) -> None:
+    """Check that no stamp lies before its series' first value, ``passed`` since."""
+    early = np.flatnonzero(passed < 0)
+    if len(early):
+        raise ValueError(
+            "a latent state is that of values seen before; got "
+            f"{len(early)} of {len(index)} rows before their series' first value, the "
+            f"first at {index[early[0]]}. Ask from there on."
+        )

@@ -143,6 +143,14 @@ class Readings(NamedTuple):
 _N_AVERAGES = 5  # of `Readings.averages`
 
 
+class _Slots(NamedTuple):
+    """Answers by window."""
+
+    leads: Tensor  # (window, slot)
+    place: Tensor  # (answer,): its number
+    slot: Tensor  # (answer,): its number among its window's
+
+
 class Origin(NamedTuple):
     """What is known at the last row of each window."""
 
@@ -321,12 +329,14 @@ class HybridODE(Autoencoder):
         """
         origin = self._origin(batch)
         deviation = torch.exp(0.5 * origin.log_variance)
+        slots = _slots(batch)
         mean, *others = (
-            self._flowed(batch, z0) for z0 in cubature_points(origin.mean, deviation)
+            self._flowed(batch, z0, slots)
+            for z0 in cubature_points(origin.mean, deviation)
         )
         return mean, (torch.stack(others) - mean).square().mean(0).sqrt()
 
-    def _flowed(self, batch: HybridBatch, z0: Tensor) -> Tensor:
+    def _flowed(self, batch: HybridBatch, z0: Tensor, slots: _Slots) -> Tensor:
         """Return z of all channels at each answer's lead, (answer, latent)."""
         if self.decoder is None:
             n, shape = len(batch.window), (self.n_channels, self.state_size)
@@ -334,10 +344,9 @@ class HybridODE(Autoencoder):
             every = torch.arange(self.n_channels, device=z0.device).repeat(n)
             lead = batch.lead.repeat_interleave(self.n_channels)
             return self.flow(state, every, lead).view(n, -1)
-        leads, _, slot = _slots(batch)
         t0 = z0.new_zeros(len(z0))
-        z: Tensor = self.decoder(z0, t0=t0, times=leads, controls=batch.path)
-        return z[batch.window, slot]
+        z: Tensor = self.decoder(z0, t0=t0, times=slots.leads, controls=batch.path)
+        return z[batch.window, slots.slot]
 
     def _origin(self, batch: HybridBatch) -> Origin:
         """Read windows; encode them to q(z0) at their origins."""
@@ -385,19 +394,19 @@ class HybridODE(Autoencoder):
         faded = [torch.exp(-rate * age) for rate in _RATES_OF_AGE]
         fading = torch.stack(faded, 1)
         ahead = [torch.exp(-rate * passed) for rate in _RATES_OF_LEAD]
-        leads, place, slot = _slots(batch)
+        slots = _slots(batch)
         # z0 is that of all channels, one after another
         of_channels = self.n_channels, self.state_size
         if self.decoder is None:
             state = z0.unflatten(1, of_channels)[window, channel]
             state = self.flow(state, channel, lead)
         else:
-            z = self._flowed(batch, z0)
-            state = z.unflatten(1, of_channels)[place, channel]
+            z = self._flowed(batch, z0, slots)
+            state = z.unflatten(1, of_channels)[slots.place, channel]
         name, since = self.names[channel], torch.stack([*ahead, passed], 1)
         parts = [state, name, since, fading, own.some.unsqueeze(1), read]
         if batch.path is not None:
-            parts.append(batch.path.at(leads)[window, slot])
+            parts.append(batch.path.at(slots.leads)[window, slots.slot])
         x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
         # lines: a sum over averages times 1, and times how far each rate has faded
         whole_and_faded = functional.pad(fading, (1, 0), value=1.0)
@@ -409,8 +418,8 @@ class HybridODE(Autoencoder):
         return x
 
 
-def _slots(batch: HybridBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return leads by window, (window, slot), and each answer's place and slot."""
+def _slots(batch: HybridBatch) -> _Slots:
+    """Return where the answers of a batch stand."""
     window, lead = batch.window, batch.lead
     # Each answer's place among its window's: answers are sorted by window, so the
     # first place of a window is where the search for its number ends.
@@ -419,7 +428,7 @@ def _slots(batch: HybridBatch) -> tuple[Tensor, Tensor, Tensor]:
     n_slots = 1 + int(slot.amax()) if len(slot) else 1
     leads = lead.new_zeros(len(batch.times), n_slots)
     leads[window, slot] = lead
-    return leads, place, slot
+    return _Slots(leads, place, slot)
 
 
 def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:

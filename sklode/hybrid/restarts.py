@@ -41,13 +41,19 @@ def ahead(
     queries: Queries,
     series: Numbers,
     known: KnownControls | None,
+    begun: float = 0.0,
 ) -> Array:
     """Return what is asked after windows, within reach: (answer,), scaled.
 
     ``series`` has the windows' own, whose controls are ``known``. Queries are sorted by
-    window.
+    window. Windows end at ``begun`` after the last rows.
     """
-    return _ahead(network, windows, queries, series, known, begun=0.0)
+    if not len(queries.lead):
+        return np.empty(0)
+    path = _controls(network, known, series, begun, float(queries.lead.max()))
+    answers = network.predict(batch_of(windows, queries, path, network))
+    found: Array = answers.double().cpu().numpy()
+    return found
 
 
 def restarted(
@@ -77,25 +83,8 @@ def restarted(
             if which.any():
                 asked = own.part(which)
                 asked = asked._replace(lead=asked.lead - begun)
-                answers[which] = _ahead(network, now, asked, numbers, known, begun)
+                answers[which] = ahead(network, now, asked, numbers, known, begun)
         found[part] = answers
-    return found
-
-
-def _ahead(
-    network: HybridODE,
-    windows: Windows,
-    queries: Queries,
-    series: Numbers,
-    known: KnownControls | None,
-    begun: float,
-) -> Array:
-    """Return answers of windows that end at ``begun`` after the last rows."""
-    if not len(queries.lead):
-        return np.empty(0)
-    path = _controls(network, known, series, begun, float(queries.lead.max()))
-    answers = network.predict(batch_of(windows, queries, path, network))
-    found: Array = answers.double().cpu().numpy()
     return found
 
 
@@ -117,7 +106,7 @@ def _continued(
         np.tile(np.repeat(times, n_channels), n),
         np.full(n * each, -1),
     )
-    values = _ahead(network, windows, queries, series, known, begun)
+    values = ahead(network, windows, queries, series, known, begun)
     values = values.reshape(n, len(times), n_channels).astype(np.float32)
     controls = None
     path = _controls(network, known, series, begun, length)

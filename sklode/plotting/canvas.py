@@ -59,6 +59,7 @@ _STYLES: tuple[Style, ...] = (
     {"color": "#56B4E9", "linestyle": (0, (8, 3)), "marker": "P"},
 )
 
+MOST_LINES = len(_STYLES)  # that can be told apart
 _MOST_AXES = 12  # of a new figure, so that each can be read
 _FEW = 30  # values of a line up to which each has its marker
 _DOT = 40.0  # points: a dot's size, times the root of the number of dots
@@ -80,9 +81,9 @@ def pyplot() -> ModuleType:
 
 def styles_of(several: Collection[object]) -> tuple[Style, ...]:
     """Return how the line of each of several things looks."""
-    if not 0 < len(several) <= len(_STYLES):
+    if not 0 < len(several) <= MOST_LINES:
         raise ValueError(
-            f"a picture must have 1 to {len(_STYLES)} lines, which can be told apart; "
+            f"a picture must have 1 to {MOST_LINES} lines, which can be told apart; "
             f"got {len(several)}. Draw several pictures."
         )
     return _STYLES[: len(several)]

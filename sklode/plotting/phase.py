@@ -88,16 +88,15 @@ def plot_phase(
     axes = sheet[0]
     series, keys = series_of(table.index)
     points = table.to_numpy(float)
-    has_styles = 1 < len(keys) <= len(canvas.styles_of(range(6)))
+    has_styles = 1 < len(keys) <= canvas.MOST_LINES
     styles = canvas.styles_of(keys) if has_styles else ()
     for k, key in enumerate(keys):
         own = points[series == k]
-        style: dict[str, Any] = {"color": canvas.GREY}
+        (path,) = axes.plot(*own.T, color=canvas.GREY, lw=1.0, alpha=0.8)
         if has_styles:
-            style = {name: styles[k][name] for name in ("color", "linestyle")}
-        label = "/".join(map(str, key)) if has_styles else None
-        axes.plot(*own.T, label=label, lw=1.0, alpha=0.8, **style)
-        axes.plot(*own[-1], marker="o", ms=4, color=style["color"])
+            path.set(color=styles[k]["color"], linestyle=styles[k]["linestyle"])
+            path.set_label("/".join(map(str, key)))
+        axes.plot(*own[-1], marker="o", ms=4, color=path.get_color())
     _add_arrows(axes, points, _speeds(points, table.index, series))
     axes.set(xlabel=labels[0], ylabel=labels[1])
     canvas.add_legend(sheet, is_new=ax is None)

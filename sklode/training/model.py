@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field, fields
 
-import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array, Columns
@@ -74,14 +73,3 @@ def by_lead(leads: Array, table: Array, channels: list[Hashable]) -> pd.DataFram
     """Return a table, (lead, channel), as users read it."""
     name = "time since the last observation"
     return pd.DataFrame(table, pd.Index(leads, name=name), channels)
-
-
-def check_begun(passed: Array, index: pd.Index) -> None:
-    """Check that no stamp lies before its series' first value, ``passed`` since."""
-    early = np.flatnonzero(passed < 0)
-    if len(early):
-        raise ValueError(
-            "a latent state is that of values seen before; got "
-            f"{len(early)} of {len(index)} rows before their series' first value, the "
-            f"first at {index[early[0]]}. Ask from there on."
-        )
