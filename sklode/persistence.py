@@ -37,6 +37,7 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.ticks import stamps_of, ticks_of
 from sklode.hybrid import network as hybrid
+from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.latent_ode import network as latent_ode
 from sklode.latent_ode.model import LatentODEModel
@@ -75,8 +76,8 @@ Make: TypeAlias = Callable[..., object]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
-FORMAT_VERSION = 19  # rises with every change of what a file holds
-_READ = (14, 15, 16, 17, 18, FORMAT_VERSION)  # what the older ones lack has a default
+FORMAT_VERSION = 20  # rises with every change of what a file holds
+_READ = (*range(14, 20), FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -145,6 +146,8 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
         makers = {name: one.make for name, one in _KINDS.items()}
+        if found["format_version"] < 20:
+            makers |= _MAKERS_19
         if found["format_version"] < 18:
             makers |= _MAKERS_17
         if found["format_version"] < 17:
@@ -490,6 +493,7 @@ def _parts_of_record(record: Any) -> Parts:
 _RECORDS = (
     History,
     Units,
+    ControlForms,
     NetworkWeights,
     StructuralModel,
     ColumnModel,
@@ -607,7 +611,15 @@ def _named_days_17(window: int = 0, **parts: Any) -> modulation.NamedDays:
     return modulation.NamedDays(window=window, of_periods=window > 0, **parts)
 
 
+def _hybrid_model_19(units: Units, **parts: Any) -> HybridModel:
+    """Return a model of a format whose networks read columns of X as they are."""
+    forms = ControlForms.of_columns(len(units.control_location))
+    made = partial(_model, HybridModel, hybrid.build_network)
+    return made(units=units, forms=forms, **parts)
+
+
 # What makes the kinds of formats before that had other names or parts.
+_MAKERS_19: dict[str, Make] = {"HybridModel": _hybrid_model_19}
 _MAKERS_17: dict[str, Make] = {"NamedDays": _named_days_17}
 _MAKERS_16: dict[str, Make] = {
     "LargestMoves": _largest_moves_15,

@@ -190,13 +190,13 @@ def test_no_pickle_is_run(
     assert load(path).state == "fitted"
 
 
-@pytest.mark.parametrize("number", [13, 20])
+@pytest.mark.parametrize("number", [13, 21])
 def test_files_of_other_formats_are_refused(
     number: int, path: Path, written: bytes
 ) -> None:
     text = {"format_version": number, "sklode_version": "9"}
     changed(written, path, lambda found, _: found.update(text))
-    expected = rf"got version {number} of the format, not 14 .* 19\. Use sklode 9 "
+    expected = rf"got version {number} of the format, not 14 .* 20\. Use sklode 9 "
     with pytest.raises(WeightsFileError, match=expected):
         load(path)
 
@@ -358,6 +358,15 @@ def test_days_of_format_18_do_not_look_a_year_back() -> None:
     forecast = StructuralForecaster.load_weights(path).predict(fh=range(1, 7))
     expected = [99.966484, 100.132386, 100.107246, 100.461127, 100.352319, 100.19751]
     np.testing.assert_allclose(forecast, expected, rtol=1e-6)
+
+
+def test_a_network_of_format_19_reads_columns_of_X_as_they_are() -> None:
+    path = Path(__file__).parent / "format_19" / "controls.safetensors"
+    stamps = pd.date_range("2026-03-02", periods=6, freq="D")
+    X = pd.DataFrame({"u": np.sin(np.arange(60, 66) / 3)}, stamps)
+    forecast = load(path).predict(fh=range(1, 7), X=X)
+    expected = [13.3027889, 13.996424, 14.0112305, 14.1543005, 14.4238168, 14.8015524]
+    np.testing.assert_allclose(forecast, expected, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("as_a_normal")

@@ -52,6 +52,7 @@ class KnownControls(NamedTuple):
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,), in time units
     values: Array  # (row, control), normalised
+    rates: Array | None = None  # (control,), see `ControlPath`
 
     def paths(
         self,

@@ -118,7 +118,7 @@ class Validation:
     model: HybridModel
     queries: Queries
     before: Observations  # up to each origin, a series each
-    known: Observations  # from each origin on, for their X
+    known: Observations  # the same, and what follows of X
     cluster: Numbers  # (answer,): errors of one count as one
     scale: Array  # (answer,): what all series share, in units of a channel's link
     median: Array  # (answer,): the structural model's, in the same
@@ -129,6 +129,7 @@ class Validation:
     def of(
         cls,
         observations: Observations,
+        every: Observations,
         cut: Numbers,
         structural: StructuralModel,
         model: HybridModel,
@@ -136,25 +137,29 @@ class Validation:
         """Ask a ``structural`` model of the rows before ``cut`` for those after.
 
         That is each series' first held-out row; the network of ``model`` is judged.
+        ``every`` has rows of X without y, too.
         """
         origins = _origins(observations, cut)
         scaled = Origins(observations, model.units)
-        every = scaled.after(origins, _FARTHER * model.reach)
-        queries, n_after = _thinned(every, origins, model.reach)
-        series = observations.series[origins]
-        first = observations.bounds[:-1][series]
-        end = observations.bounds[1:][series]
+        asked = scaled.after(origins, _FARTHER * model.reach)
+        queries, n_after = _thinned(asked, origins, model.reach)
+        series, ticks = observations.series[origins], observations.ticks
+        at_origin = every.at_or_before(series, ticks[origins])
         # each origin's history is filtered by itself, over so many rows that all of
         # them together have at most _MOST_ROWS
         longest = max(_MOST_ROWS // max(len(origins), 1), 1)
-        first = np.maximum(first, origins + 1 - longest)
-        before = _parts(observations, first, origins + 1)
+        first = np.maximum(every.bounds[:-1][series], at_origin + 1 - longest)
+        before = _parts(every, first, at_origin + 1)
         # the row after the last query lets controls be interpolated to it
-        known_end = np.minimum(origins + n_after + 2, end)
-        known = _parts(observations, origins, known_end)
+        last = every.at_or_before(series, ticks[origins + n_after])
+        known_end = np.minimum(last + 2, every.bounds[1:][series])
+        known = _parts(every, first, known_end)
+        own = series[queries.window]
         low, median, high, truth = _forecast(
             observations,
             queries=queries,
+            every=every,
+            place=every.at_or_before(own, ticks[queries.row]),
             before=before,
             structural=structural,
             links=model.units.links,
@@ -162,7 +167,7 @@ class Validation:
         deviation = (high - low) / TO_DEVIATION
         # what is forecast exactly has the deviation of rounding, and not 0
         deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
-        own = cluster = series[queries.window]
+        cluster = own
         if len(cut) < _BLOCKS:
             cluster = _blocks(scaled, cut=cut, queries=queries, own=own)
         return cls(
@@ -195,13 +200,13 @@ class Validation:
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
         change = np.empty(0)
         if len(first):
-            series, lead = queries.window[first], queries.lead[first]
+            known, seen = self.model.read(self.known, self.before.observed())
             table = self.model.forecasts(
-                self.before,
-                origins=self.model.last_rows(self.before),
-                series=series,
-                lead=lead,
-                known=self.known,
+                seen,
+                origins=self.model.last_rows(seen),
+                series=queries.window[first],
+                lead=queries.lead[first],
+                known=known,
                 farthest=farthest,
             )
             change = (table[place, queries.channel] - median) / deviation
@@ -407,12 +412,15 @@ def _blocks(scaled: Origins, cut: Numbers, queries: Queries, own: Numbers) -> Nu
 def _forecast(
     observations: Observations,
     queries: Queries,
+    every: Observations,
+    place: Numbers,
     before: Observations,
     structural: StructuralModel,
     links: tuple[Link, ...],
 ) -> Array:
     """Return forecasts and what came, (4, answer): the middle 90 %, and the truth.
 
+    Answers have their ``place`` in ``every`` row, which tell of X.
     These are low end, median, high end and truth, in units of the links.
     """
     table = np.empty((4, len(queries.window)))
@@ -425,8 +433,8 @@ def _forecast(
     inputs, changes = filtered.inputs(
         series=queries.window,
         ticks=ticks,
-        known=observations,
-        place=queries.row,
+        known=every,
+        place=place,
         n=N_PATHS,
     )
     table[3] = observations.values[queries.row, queries.channel]

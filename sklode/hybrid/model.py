@@ -17,13 +17,13 @@ from sklode.data.errors import SolverError
 from sklode.data.history import History, QueryRows
 from sklode.data.links import LEAST
 from sklode.data.observations import Observations
-from sklode.data.scaled_rows import KnownControls
 from sklode.data.ticks import length_of_time, ticks_between
 from sklode.engine.threads import own_modes
+from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.network import HybridODE
 from sklode.hybrid.origins import Origins
 from sklode.hybrid.restarts import ahead, restarted
-from sklode.hybrid.windows import Queries, batch_of
+from sklode.hybrid.windows import Queries, batch_of, control_path
 from sklode.structural.answers import StructuralAnswers
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive.scale_by_lead import interpolated
@@ -101,7 +101,13 @@ class HybridModel(TrainedModel):
 
     network: HybridODE | None
     structural: StructuralModel
+    forms: ControlForms
     weights: NetworkWeights | None = None  # None: nothing counts
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of columns of y and of X."""
+        return len(self.units.location), self.forms.n_columns
 
     @property
     def weighed(self) -> NetworkWeights:
@@ -158,7 +164,7 @@ class HybridModel(TrainedModel):
         # Times of queries count from each series' first row, of all rows; leads, from
         # its last row with a value. Both are in the same unit, see `HybridTraining`.
         first = history.rows.ticks[history.rows.bounds[:-1]]
-        seen = history.observations
+        known, seen = self.read(known, history.observations)
         span = np.full(len(first), -np.inf)
         # series without y have no lead: they come last
         n_seen = len(seen.keys)
@@ -221,7 +227,10 @@ class HybridModel(TrainedModel):
         Each is that of the row with a value at or before a stamp, carried on from it.
         """
         network: Any = self.network
-        seen, (series, ticks) = history.observations, (queries.series, queries.ticks)
+        series, ticks = queries.series, queries.ticks
+        known, seen = self.read(queries.known, history.observations)
+        first = known.ticks[known.bounds[:-1]]
+        controls = self.forms.known(known, since=first, units=self.units)
         row = seen.at_or_before(series, ticks)
         passed = ticks_between(seen.ticks[row], ticks)
         _check_begun(passed, queries.index)
@@ -230,20 +239,6 @@ class HybridModel(TrainedModel):
         rows, window = np.unique(row[order], return_inverse=True)
         lead = passed[order] / self.units.time
         asked = Queries(window, 0 * window, lead, np.full(len(lead), -1))
-        path = None
-        known = queries.known
-        if known.controls.shape[1]:
-            # they are known by series: a path of each window begins at its own row
-            first = known.ticks[known.bounds[:-1]]
-            since = ticks_between(first[known.series], known.ticks) / self.units.time
-            values = self.units.controls(known.controls)
-            controls = KnownControls(known.bounds, since, values)
-            own = seen.series[rows]
-            low = ticks_between(first[own], seen.ticks[rows]) / self.units.time
-            farthest = np.zeros(len(rows))
-            np.maximum.at(farthest, window, lead)
-            times, values = controls.paths(own, low, low + farthest + 1.0)
-            path = times - low[:, None], values
         windows = Origins(seen, self.units).seen(rows, self.window_length)
         table = np.empty((2, len(lead), network.latent_size))
         at_once = max(_STATES_AT_ONCE // network.latent_size**2, 1)
@@ -251,12 +246,26 @@ class HybridModel(TrainedModel):
             some = slice(begin, begin + at_once)
             part = slice(*np.searchsorted(window, (begin, begin + at_once)))
             mine = asked.part(part)._replace(window=window[part] - begin)
-            given = None if path is None else (path[0][some], path[1][some])
-            batch = batch_of(windows.part(some), mine, given, network)
+            own = seen.series[rows[some]]
+            begin_at = ticks_between(first[own], seen.ticks[rows[some]])
+            path = control_path(
+                controls,
+                series=own,
+                start=begin_at / self.units.time,
+                length=float(mine.lead.max()),
+                network=network,
+            )
+            batch = batch_of(windows.part(some), mine, path, network)
             with own_modes(gradients=False):
                 found = torch.stack(network.states(batch))
             table[:, order[part]] = found.double().cpu().numpy()
         return table[0], table[1]
+
+    def read(
+        self, every: Observations, seen: Observations
+    ) -> tuple[Observations, Observations]:
+        """Return all rows of series and those ``seen``, with a network's controls."""
+        return self.forms.read(every, seen, self.units.time)
 
     def last_rows(self, seen: Observations) -> Origins:
         """Return the rows that a window reads, however long a series is."""
@@ -274,16 +283,13 @@ class HybridModel(TrainedModel):
         """Return forecasts, (query, channel), see `Adjustment.target`; NaN of none.
 
         They look ahead from ``origins``, the `last_rows` of those ``seen``, with
-        restarts where leads are longer than ``farthest``: as far as it learned.
+        restarts where leads are longer than ``farthest``: as far as it learned. Both
+        ``seen`` and what is ``known`` of X are `read`.
         """
         network: Any = self.network
         n_channels, last = self.sizes[0], origins.bounds[1:] - 1
-        controls = None
-        if known.controls.shape[1]:
-            end = seen.ticks[seen.bounds[1:] - 1]
-            since = ticks_between(end[known.series], known.ticks)
-            values = self.units.controls(known.controls)
-            controls = KnownControls(known.bounds, since / self.units.time, values)
+        end = seen.ticks[seen.bounds[1:] - 1]
+        controls = self.forms.known(known, since=end, units=self.units)
         table = np.empty((len(series), n_channels))
         # what lies farther than was learned is asked of paths, all of them at once
         is_far = lead > (network.reach if farthest is None else farthest)

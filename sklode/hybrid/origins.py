@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Numbers
+from sklode.data.observations import Observations
 from sklode.data.scaled_rows import KnownControls, ScaledRows, count_up
+from sklode.data.scaling import Units
 from sklode.data.ticks import rows_before
 from sklode.hybrid.windows import Queries, Windows
 
 
 class Origins(ScaledRows):
-    """Rows in a network's units, of which any may be looked ahead from."""
+    """Rows in a network's units, of which any may be looked ahead from.
+
+    ``known`` has X at any time, also between them.
+    """
+
+    def __init__(
+        self,
+        observations: Observations,
+        units: Units,
+        whole: Observations | None = None,
+        known: KnownControls | None = None,
+    ) -> None:
+        super().__init__(observations, units, whole)
+        self.known = known
 
     def usable(self, fewest: int) -> Numbers:
         """Return rows with so many up to them, and one after, in their series."""
@@ -55,15 +70,3 @@ class Origins(ScaledRows):
         window, row = window[entry], row[entry]
         lead = self.times[row] - self.times[origins[window]]
         return Queries(window=window, channel=channel, lead=lead, row=row)
-
-    def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
-        """Return times since origins, and controls there, (window, row, ...)."""
-        if self.controls is None:
-            return None
-        start = self.times[origins]
-        known = KnownControls(
-            bounds=self.bounds, times=self.times, values=self.controls
-        )
-        series = self.series[origins]
-        times, values = known.paths(series, low=start, high=start + reach)
-        return (times - start[:, None]).astype(np.float32), values

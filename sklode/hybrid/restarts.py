@@ -50,7 +50,8 @@ def ahead(
     """
     if not len(queries.lead):
         return np.empty(0)
-    path = _controls(network, known, series, begun, float(queries.lead.max()))
+    start = np.full(len(series), begun)
+    path = control_path(known, series, start, float(queries.lead.max()), network)
     answers = network.predict(batch_of(windows, queries, path, network))
     found: Array = answers.double().cpu().numpy()
     return found
@@ -109,27 +110,8 @@ def _continued(
     values = ahead(network, windows, queries, series, known, begun)
     values = values.reshape(n, len(times), n_channels).astype(np.float32)
     controls = None
-    path = _controls(network, known, series, begun, length)
+    path = control_path(known, series, np.full(n, begun), length, network)
     if path is not None:
-        given = control_path(path, network)
-        at = torch.as_tensor(times).to(given.times).expand(n, -1)
-        controls = given.at(at).cpu().numpy()[:, ::-1]
+        at = torch.as_tensor(times).to(path.times).expand(n, -1)
+        controls = path.at(at).cpu().numpy()[:, ::-1]
     return windows.after(times, values[:, ::-1], controls)
-
-
-def _controls(
-    network: HybridODE,
-    known: KnownControls | None,
-    series: Numbers,
-    begun: float,
-    length: float,
-) -> tuple[Array, Array] | None:
-    """Return controls from ``begun`` after the last rows on, so far ahead."""
-    if known is None:
-        return None
-    # a step's control is that of its middle: it may lie beyond the last stamp
-    decoder = network.decoder
-    spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
-    low = np.full(len(series), begun)
-    times, values = known.paths(series, low, low + length + spacing)
-    return times - begun, values

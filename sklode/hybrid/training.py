@@ -17,6 +17,7 @@ import torch
 from sklode.data.arrays import Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of
+from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.guard import (
     Evidence,
     Validation,
@@ -27,7 +28,7 @@ from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.network import HybridBatch, HybridODE, build_network
 from sklode.hybrid.origins import Origins
 from sklode.hybrid.restarts import farthest
-from sklode.hybrid.windows import batch_of
+from sklode.hybrid.windows import batch_of, control_path
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
@@ -140,10 +141,17 @@ class HybridTraining(Training[HybridModel]):
         links = links_of([column.candidates for column in structural.columns])
         longest = int(self.learned.lengths.max())
         usual = min(_ROWS_READ, max(longest - 1, 1))
+        # the structural model's unit of time: leads of both are compared
+        unit = structural.design.unit
+        forms = ControlForms.of(self._history.rows, unit, longest=_REACH)
+        _, learned = forms.read(self._every(self.learned), self.learned, unit)
+        units = Units.robust(learned, time=unit, links=links)
+        # what fades does so to zero
+        location = np.where(forms.fades, 0.0, units.control_location)
         return HybridModel(
             network=None,
-            # the structural model's unit of time: leads of both are compared
-            units=Units.robust(self.learned, time=structural.design.unit, links=links),
+            forms=forms,
+            units=replace(units, control_location=location),
             clock=self.rows.clock,
             window_length=self.settings.window_length or usual,
             architecture=self.architecture,
@@ -153,7 +161,7 @@ class HybridTraining(Training[HybridModel]):
 
     def _drawn(self, model: HybridModel, origins: Origins, seed: int) -> HybridODE:
         """Return an untrained network, with what each channel's values count."""
-        rows, (n_channels, n_controls) = self.learned, model.sizes
+        rows, (n_channels, _) = self.learned, model.sizes
         spans = origins.times[rows.bounds[1:] - 1]
         # the median over rows: long series have more of them
         usual = float(np.median(np.repeat(spans, rows.lengths)))
@@ -163,7 +171,7 @@ class HybridTraining(Training[HybridModel]):
             lambda: build_network(
                 architecture,
                 n_channels=n_channels,
-                n_controls=n_controls,
+                n_controls=len(model.forms.columns),
                 reach=reach,
             ),
             seed=seed,
@@ -280,8 +288,10 @@ class HybridTraining(Training[HybridModel]):
         # a fifth of many series hardly moves what all share
         structural = self.model.structural
         if not self.of_series:
-            before = rows.until(cut)
-            structural = fit_model(before, known=self.known)
+            every = self._every(rows)
+            # each series has a row there
+            begin = every.at_or_before(np.arange(len(cut)), rows.ticks[cut])
+            structural = fit_model(every.until(begin), known=self.known)
         if number + 1 < len(cuts):
             # series without rows before the next fold are left out; of others the
             # cut stays as far from the first row
@@ -289,7 +299,13 @@ class HybridTraining(Training[HybridModel]):
             n_before = (cut - first)[end > first]
             rows = rows.until(end)
             cut = rows.bounds[:-1] + n_before
-        return Validation.of(rows, cut=cut, structural=structural, model=self.model)
+        return Validation.of(
+            rows,
+            every=self._every(rows),
+            cut=cut,
+            structural=structural,
+            model=self.model,
+        )
 
     def material(self, rows: Observations) -> Material:
         """Return batches of windows that end at any of these rows."""
@@ -355,7 +371,13 @@ class HybridTraining(Training[HybridModel]):
         return batch_of(
             origins.seen(ends, n_rows),
             queries=queries,
-            path=origins.path(ends, ahead),
+            path=control_path(
+                origins.known,
+                series=origins.series[ends],
+                start=origins.times[ends],
+                length=ahead,
+                network=self.network,
+            ),
             network=self.network,
             hidden=hidden,
             target=origins.values[queries.row, queries.channel],
@@ -367,7 +389,16 @@ class HybridTraining(Training[HybridModel]):
         """Return rows in the model's units, and where windows may end."""
         if self._scaled is None or self._scaled[0] is not rows:
             # of the rows that a network is drawn for, a training asks at once again
-            self._scaled = rows, Origins(rows, model.units)
+            every, seen = model.read(self._every(rows), rows)
+            first = seen.ticks[seen.bounds[:-1]]
+            known = model.forms.known(every, since=first, units=model.units)
+            self._scaled = rows, Origins(seen, model.units, known=known)
         origins = self._scaled[1]
         fewest = min(_FEWEST_SEEN, model.window_length)
         return origins, origins.usable(fewest)
+
+    def _every(self, rows: Observations) -> Observations:
+        """Return all rows of the series that ``rows`` are of, also those without y."""
+        every, keys = self._history.rows, {*rows.keys}
+        is_asked = np.array([key in keys for key in every.keys])
+        return every.where(is_asked[every.series])

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.scaled_rows import KnownControls
 from sklode.hybrid.network import HybridBatch, HybridODE
 from sklode.nn import ControlPath
 
@@ -68,7 +69,7 @@ class Windows(NamedTuple):
 def batch_of(
     windows: Windows,
     queries: Queries,
-    path: tuple[Array, Array] | None,
+    path: ControlPath | None,
     network: HybridODE,
     hidden: Flags | None = None,
     target: Array | None = None,
@@ -88,7 +89,7 @@ def batch_of(
         values=_tensor(values, network),
         mask=_tensor(mask, network),
         controls=None if controls is None else _tensor(controls, network),
-        path=None if path is None else control_path(path, network),
+        path=path,
         window=_tensor(queries.window, network),
         channel=_tensor(queries.channel, network),
         lead=_tensor(queries.lead, network),
@@ -96,10 +97,28 @@ def batch_of(
     )
 
 
-def control_path(path: tuple[Array, Array], network: HybridODE) -> ControlPath:
-    """Return times since origins, and controls there, as a network reads them."""
-    times, values = path
-    return ControlPath(_tensor(times, network), _tensor(values, network))
+def control_path(
+    known: KnownControls | None,
+    series: Numbers,
+    start: Array,
+    length: float,
+    network: HybridODE,
+) -> ControlPath | None:
+    """Return ``known`` controls as a network reads them, from ``start`` so far on.
+
+    Each path, (path,), is that of a series, and its times count from its start.
+    """
+    if known is None:
+        return None
+    # a step's control is that of its middle: it may lie beyond the last stamp
+    decoder = network.decoder
+    spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
+    times, values = known.paths(series, start, start + length + spacing)
+    since = (times - start[:, None]).astype(np.float32)
+    rates = None
+    if known.rates is not None and not np.isnan(known.rates).all():
+        rates = _tensor(known.rates, network)
+    return ControlPath(_tensor(since, network), _tensor(values, network), rates)
 
 
 def _tensor(array: Array | Flags | Numbers, network: HybridODE) -> torch.Tensor:

@@ -12,32 +12,57 @@ from sklode.engine.autograd import decode_at
 from sklode.nn.solvers import Solver
 
 MAX_STEPS = 1_000_000  # of its grid, that the decoder goes at most
+_PARTS = 4  # of a step, over which a control that jumps is averaged
+_ROUNDING = 1e-4  # of times, in time units
 
 
 class ControlPath(NamedTuple):
     """Controls u(t) of each series: linear between the stamps they are given at.
 
-    Beyond the first and the last stamp the nearest value is held.
+    Beyond the first and the last stamp the nearest value is held. A control with a rate
+    is not linear: from each stamp on it fades at it, to zero; at a rate of 0 it is held
+    until the next one.
     """
 
     times: Tensor  # (batch, time), increasing
     values: Tensor  # (batch, time, control)
+    rates: Tensor | None = None  # (control,); NaN, or None: it is linear
 
     def at(self, times: Tensor) -> Tensor:
         """Return u at ``times``, (batch, query); shape (batch, query, control)."""
+        stamps, times = self.times.contiguous(), times.contiguous()
         # the first stamp not before the query; past the last one, the last
-        right = torch.searchsorted(self.times.contiguous(), times.contiguous())
-        right = right.clamp(max=self.times.shape[1] - 1)
+        right = torch.searchsorted(stamps, times)
+        right = right.clamp(max=stamps.shape[1] - 1)
         left = (right - 1).clamp(min=0)
-        start = self.times.gather(1, left)
-        end = self.times.gather(1, right)
+        start = stamps.gather(1, left)
+        end = stamps.gather(1, right)
         # where both are the first stamp, or repeat one, any width will do
         width = torch.where(end > start, end - start, torch.ones_like(start))
         # a weight outside [0, 1] is that of a time beyond the path's ends
         weight = ((times - start) / width).clamp(0, 1).unsqueeze(-1)
         before = _taken(self.values, left)
         after = _taken(self.values, right)
-        return torch.lerp(before, after, weight)
+        linear = torch.lerp(before, after, weight)
+        if self.rates is None:
+            return linear
+        # the last stamp that is not after the query, but for rounding
+        last = torch.searchsorted(stamps, times + _ROUNDING, right=True) - 1
+        last = last.clamp(min=0)
+        passed = (times - stamps.gather(1, last)).clamp(min=0).unsqueeze(-1)
+        left_of = _taken(self.values, last) * torch.exp(-self.rates * passed)
+        return torch.where(torch.isnan(self.rates), linear, left_of)
+
+    def over(self, start: Tensor, length: float) -> Tensor:
+        """Return u as it is held over steps from ``start``, (batch, step, control).
+
+        That is its value in their middle, or its mean where it jumps.
+        """
+        if self.rates is None:
+            return self.at(start + length / 2)
+        shares = (torch.arange(_PARTS) + 0.5) / _PARTS
+        parts = [self.at(start + length * share) for share in shares.tolist()]
+        return torch.stack(parts).mean(0)
 
 
 class Decoder(nn.Module):
@@ -49,7 +74,7 @@ class Decoder(nn.Module):
     ``grid_spacing``, and reaches to the farthest query, after t0 and,
     if there is one, before it. Between grid points the answer is the cubic Hermite
     interpolant of z and f(z) at both ends: it depends on no other stamp or series. A
-    control is held over a grid step, at its value in the step's middle.
+    control is held over a grid step, see `ControlPath.over`.
 
     The ``vector_field`` f is called as ``f(z, u)``, and not the encoder's.
     """
@@ -114,7 +139,7 @@ class Decoder(nn.Module):
         dt = spacing * (step < n_steps).to(z0.dtype)
         held = None
         if controls is not None:
-            held = controls.at(t0.unsqueeze(-1) + spacing * (step + 0.5))
+            held = controls.over(t0.unsqueeze(-1) + spacing * step, spacing)
         # a farthest stamp on the grid ends the last step: none begins there
         start = torch.minimum(place.floor(), n_steps - 1)
         left, theta = start.long(), place - start

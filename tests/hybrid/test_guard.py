@@ -14,6 +14,7 @@ from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
+from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.guard import (
     Evidence,
     Validation,
@@ -77,8 +78,9 @@ def proof_of(
         window_length=n,
         architecture={},
         structural=level,
+        forms=ControlForms.of_columns(rows.sizes[1]),
     )
-    return Validation.of(rows, cut=cut, structural=level, model=model)
+    return Validation.of(rows, every=rows, cut=cut, structural=level, model=model)
 
 
 @pytest.fixture(scope="module")

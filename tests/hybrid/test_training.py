@@ -344,9 +344,9 @@ def test_rows_are_scaled_once_to_draw_a_network_and_to_train_it(
 ) -> None:
     given, lengths = ahead.Origins, list[int]()
 
-    def counted(rows: Any, units: Any) -> Any:
+    def counted(rows: Any, units: Any, **known: Any) -> Any:
         lengths.append(len(rows.ticks))
-        return given(rows, units)
+        return given(rows, units, **known)
 
     monkeypatch.setattr(ahead, "Origins", counted)
     auto().fit(series())

@@ -146,3 +146,24 @@ def test_changing_control_is_followed_to_second_order() -> None:
         errors.append(float((z - exact).abs().max().detach()))
     assert errors[1] < 1e-3
     assert math.log2(errors[0] / errors[1]) == pytest.approx(2, abs=0.1)
+
+
+def test_a_control_with_a_rate_fades_from_its_stamps_or_is_held() -> None:
+    path = ControlPath(
+        torch.tensor([[0.0, 2.0, 3.0]]),
+        torch.tensor([[[1.0] * 3, [5.0] * 3, [-1.0] * 3]]),
+        torch.tensor([torch.nan, 0.0, 0.5]),
+    )
+    u = path.at(torch.tensor([[1.0, 2.0, 2.5, 5.0]]))[0]
+    expected = torch.tensor(
+        [
+            [3.0, 1.0, math.exp(-0.5)],
+            [5.0, 5.0, 5.0],
+            [2.0, 5.0, 5 * math.exp(-0.25)],
+            [-1.0, -1.0, -math.exp(-1.0)],
+        ]
+    )
+    torch.testing.assert_close(u, expected)
+    # over a step a jump counts for the part of it that follows
+    held = path.over(torch.tensor([[1.0, 1.5]]), 1.0)[0, :, 1]
+    torch.testing.assert_close(held, torch.tensor([1.0, 3.0]))
