@@ -16,6 +16,8 @@ from sklode import (
     LatentODERNNForecaster,
     nn,
 )
+from sklode.nn.settings import NetworkSettings
+from sklode.training.model import architecture_of
 
 FORECASTERS = [LatentODEForecaster, LatentODERNNForecaster, LatentODELSTMForecaster]
 
@@ -43,6 +45,11 @@ TINY: dict[str, Any] = {
 def tiny(kind: Any = LatentODELSTMForecaster, **settings: Any) -> Any:
     """Return a forecaster that fits in a moment: the network alone."""
     return kind(**{**TINY, **settings})
+
+
+def tiny_network(**settings: Any) -> NetworkSettings:
+    """Return what its network is built by."""
+    return NetworkSettings.of(architecture_of(tiny(**settings)))
 
 
 @contextlib.contextmanager

@@ -107,6 +107,13 @@ class LatentODERNNForecaster(NetworkForecaster):
         0: silent; 1: a progress bar, which needs tqdm; 2: a line per epoch.
     level : {"auto", "series"}, optional
         Deprecated: the earlier name of ``model``, "hybrid" or "paper".
+    encoder : {"rnn", "ode-rnn", "ode-lstm"} or class, optional
+        None: the one above. A class of torch modules is made of two sizes, those of its
+        inputs and of h, and called with times, (batch, row), that increase, inputs,
+        (batch, row, input), and observed, (batch, row), bool: rows that count. It
+        returns h, (batch, hidden_size). With ``model="hybrid"`` times are ages: the
+        latest row comes first. It trains in plain torch, and is pickled, not stored
+        by ``save_weights``.
 
     Attributes
     ----------
@@ -117,7 +124,7 @@ class LatentODERNNForecaster(NetworkForecaster):
         ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
         ``validation_loss`` (or NaN), ``skipped_steps`` (not finite), ``restored_epoch``
         (after a divergence: from whose beginning it went on, else 0), ``lr``,
-        ``seconds``.
+        ``seconds``, ``phase`` (1: what is held out proves it; later: it trains on).
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     window_length_, horizon_ : int
@@ -155,4 +162,4 @@ class LatentODERNNForecaster(NetworkForecaster):
     >>> y_pred = forecaster.predict(fh=[1, 2, 3])
     """
 
-    encoder = "ode-rnn"
+    own_encoder = "ode-rnn"

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils import check_random_state
+from torch import nn
 
 from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
@@ -33,7 +34,7 @@ _TRAININGS: dict[str, type[HybridTraining] | type[LatentODETraining]] = {
 class NetworkForecaster(ContinuousForecaster):
     """A forecaster that trains a network; a subclass names its encoder."""
 
-    encoder: ClassVar[str]  # a key of `sklode.nn.encoders.ENCODERS`
+    own_encoder: ClassVar[str]  # a key of `sklode.nn.encoders.ENCODERS`
     # what was said in a search, by all that it cloned; None: no search asks
     _said_in_search: set[str] | None = None
 
@@ -69,6 +70,7 @@ class NetworkForecaster(ContinuousForecaster):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         level: str = "deprecated",
+        encoder: str | type[nn.Module] | None = None,
     ) -> None:
         self.hidden_size = hidden_size
         self.latent_size = latent_size
@@ -100,6 +102,7 @@ class NetworkForecaster(ContinuousForecaster):
         self.random_state = random_state
         self.verbose = verbose
         self.level = level
+        self.encoder = encoder
         super().__init__()
 
     def __sklearn_clone__(self) -> Self:

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from sklode.nn.autoencoder import Autoencoder, cubature_points, perceptron
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.encoders import ODERNN, build_encoder
+from sklode.nn.encoders import Encoder, build_encoder
 from sklode.nn.objective import Bound
 from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
@@ -214,7 +214,7 @@ class HybridODE(Autoencoder):
     Parameters
     ----------
     encoder : nn.Module
-        `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
+        `ODELSTM`, `ODERNN`, `RNN` or `CustomEncoder`, over [x, mask, u].
     decoder : Decoder or None
         Of the states of all channels, (latent_size * channel,); None: each flows by
         itself, see `LinearFlow`.
@@ -226,7 +226,7 @@ class HybridODE(Autoencoder):
 
     def __init__(
         self,
-        encoder: ODERNN,
+        encoder: Encoder,
         decoder: Decoder | None,
         n_channels: int,
         n_controls: int,

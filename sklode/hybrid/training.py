@@ -204,21 +204,20 @@ class HybridTraining(Training[HybridModel]):
         )
         self._is_interrupted = trainer.interrupted
         self.network.eval()
-        model = self.trained(trainer)
         if not self.from_scratch:
-            return model
+            return self.trained(self.model)
         weights = self._weights(reporter)
         if weights is None:
             reporter.say(
                 "The network has not proved itself: the structural model answers alone."
             )
-            return replace(model, network=None)
-        model = replace(model, weights=weights)
+            return self.trained(replace(self.model, network=None))
+        model = replace(self.model, weights=weights)
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if self.is_guarded and not self._is_interrupted:
             reporter.say("It trains on, on all rows.")
             self._train_on(self.rows, reporter)
-        return model
+        return self.trained(model)
 
     def _weights(self, reporter: Reporter) -> NetworkWeights | None:
         """Return what counts of the network, by every fold that was held out."""
@@ -263,6 +262,7 @@ class HybridTraining(Training[HybridModel]):
         )
         if trainer.n_restored:
             self.network.load_state_dict(proved)
+            trainer.best_epoch = 0
             reporter.say("Training on diverged: the network stays as it was proved.")
         self._is_interrupted |= trainer.interrupted
         self.network.eval()

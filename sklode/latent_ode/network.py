@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from sklode.nn.autoencoder import Autoencoder, perceptron
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.encoders import ODERNN, build_encoder
+from sklode.nn.encoders import Encoder, build_encoder
 from sklode.nn.objective import Bound, log_likelihood
 from sklode.nn.settings import NetworkSettings
 from sklode.nn.solvers import Solver
@@ -65,7 +65,7 @@ class LatentODE(Autoencoder):
     Parameters
     ----------
     encoder : nn.Module
-        `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
+        `ODELSTM`, `ODERNN`, `RNN` or `CustomEncoder`, over [x, mask, u].
     posterior_head : nn.Sequential
         g, such as a `perceptron`: from h_1 to the mean and log variance of q(z0).
     decoder : Decoder
@@ -78,7 +78,7 @@ class LatentODE(Autoencoder):
 
     def __init__(
         self,
-        encoder: ODERNN,
+        encoder: Encoder,
         posterior_head: nn.Sequential,
         decoder: Decoder,
         emission: nn.Sequential,

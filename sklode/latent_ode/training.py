@@ -156,7 +156,7 @@ class LatentODETraining(Training[LatentODEModel]):
     def train(self, reporter: Reporter) -> LatentODEModel:
         """Begin, train, calibrate the spreads, and return the model."""
         self.begin()
-        trainer = self.learn(self.material(), self.schedule, reporter)
+        self.learn(self.material(), self.schedule, reporter)
         self.network.eval()
         with torch_threads(self.network):
             found = measured_calibration(
@@ -167,7 +167,7 @@ class LatentODETraining(Training[LatentODEModel]):
                 thinning=self.settings.thinning,
             )
         calibration = self.model.calibration if found is None else found
-        return replace(self.trained(trainer), calibration=calibration)
+        return self.trained(replace(self.model, calibration=calibration))
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
         return np.flatnonzero(windows.end <= self.cut[windows.series])

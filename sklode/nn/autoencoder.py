@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sklode.nn.decoders import Decoder
-from sklode.nn.encoders import ODERNN
+from sklode.nn.encoders import Encoder
 
 
 def cubature_points(mean: Tensor, deviation: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class TrainingBatch(Protocol):
 class Autoencoder(nn.Module, ABC):
     """A network with an encoder and a decoder, or None for that."""
 
-    encoder: ODERNN
+    encoder: Encoder
     decoder: Decoder | None
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -233,6 +233,51 @@ class ODELSTM(ODERNN):
     _cell = nn.LSTMCell
 
 
+class CustomEncoder(nn.Module):
+    """An encoder that is a module of the user's own, run as torch runs it.
+
+    Parameters
+    ----------
+    kind : type of nn.Module
+        Made as ``kind(input_size, hidden_size)``; its ``forward`` has the arguments of
+        `ODERNN.forward` and returns h, (batch, hidden_size).
+    input_size, hidden_size : int
+    """
+
+    def __init__(
+        self, kind: type[nn.Module], input_size: int, hidden_size: int
+    ) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        try:
+            self.module = kind(input_size, hidden_size)
+        except TypeError as error:
+            raise ValueError(
+                "an encoder must be made of two sizes, those of its inputs and of h; "
+                f"got {kind.__name__}({input_size}, {hidden_size}): {error}. Give the "
+                "rest in a subclass."
+            ) from error
+
+    def forward(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
+        """Return h of windows, (batch, state), see `ODERNN.forward`."""
+        h: Tensor = self.module(times, inputs, observed)
+        expected = len(times), self.hidden_size
+        shape = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
+        if shape != expected:
+            raise ValueError(
+                "an encoder must return h, a tensor of shape (batch, hidden_size), "
+                f"{expected}; got {shape} from {type(self.module).__name__}. Return "
+                "the last state alone, of the size that it was made with."
+            )
+        return h
+
+    def compiles(self, example: Tensor) -> bool:
+        """Return that the compiled engine does not do this."""
+        return False
+
+
+Encoder: TypeAlias = ODERNN | CustomEncoder
+
 ENCODERS: dict[str, type[ODERNN]] = {
     "rnn": RNN,
     "ode-rnn": ODERNN,
@@ -241,12 +286,28 @@ ENCODERS: dict[str, type[ODERNN]] = {
 """By the names that forecasters have for them, and their files."""
 
 
-def build_encoder(settings: NetworkSettings, input_size: int, solver: Solver) -> ODERNN:
+def check_encoder(encoder: object) -> None:
+    """Check that an encoder is a name, or a class of modules."""
+    if isinstance(encoder, str) and encoder in ENCODERS:
+        return
+    if not (isinstance(encoder, type) and issubclass(encoder, nn.Module)):
+        raise ValueError(
+            f"encoder must be one of {', '.join(map(repr, ENCODERS))}, a class of "
+            f"torch.nn.Module, or None; got {encoder!r}. Its forward takes times, "
+            "inputs and observed, and returns (batch, hidden_size)."
+        )
+
+
+def build_encoder(
+    settings: NetworkSettings, input_size: int, solver: Solver
+) -> Encoder:
     """Return the encoder that a forecaster's ``settings`` name, untrained."""
+    size = settings.hidden_size
+    if not isinstance(settings.encoder, str):
+        return CustomEncoder(settings.encoder, input_size, size)
     kind = ENCODERS[settings.encoder]
     if not kind.flows:
-        return kind(input_size, settings.hidden_size)
+        return kind(input_size, size)
     # the field is made before the cell: random weights are drawn in this order
-    size = settings.hidden_size
     field = VectorField(size, settings.field_width, settings.field_depth)
     return kind(input_size, hidden_size=size, vector_field=field, solver=solver)

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from torch import nn
+
 
 @dataclass(frozen=True)
 class NetworkSettings:
     """What a forecaster's parameters say of its network; see their docstrings."""
 
-    encoder: str  # a key of `sklode.nn.encoders.ENCODERS`
+    encoder: str | type[nn.Module]  # a key of `sklode.nn.encoders.ENCODERS`
     hidden_size: int
     latent_size: int
     field_width: int

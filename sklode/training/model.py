@@ -24,6 +24,7 @@ def architecture_of(settings: TrainingSettings) -> dict[str, object]:
     """Return the settings that a training which goes on must share."""
     names = *(one.name for one in fields(NetworkSettings)), "window_length", "horizon"
     given = {name: getattr(settings, name) for name in names}
+    given["encoder"] = settings.encoder or settings.own_encoder
     return given | {"model": model_of(settings)} | known_settings(settings)
 
 
@@ -53,7 +54,7 @@ class TrainedModel:
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster that training leaves."""
         # columns also where there are no epochs
-        history = pd.DataFrame(self.rows, columns=list(HISTORY_COLUMNS))
+        history = pd.DataFrame(self.rows, columns=[*HISTORY_COLUMNS, "phase"])
         # ticks are nanoseconds where they are time
         unit = self.units.time
         is_time = self.clock == TIMELIKE

@@ -8,9 +8,11 @@ from typing import Protocol
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
+from torch import nn
 
 from sklode.data.checks import SIZE, check_constraints
 from sklode.data.known import KNOWN
+from sklode.nn.encoders import check_encoder
 from sklode.nn.solvers import methods
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -46,6 +48,8 @@ _CONSTRAINTS: dict[str, list[object]] = {
 class TrainingSettings(Protocol):
     """A forecaster's parameters, as a training reads them; see their docstrings."""
 
+    encoder: str | type[nn.Module] | None
+    own_encoder: str
     model: str
     level: str
     window_length: int | None
@@ -67,6 +71,8 @@ def check_parameters(forecaster: TrainingSettings) -> None:
     """Check every constructor parameter of a forecaster."""
     of_method = {"method": [StrOptions(set(methods()))]}
     check_constraints({**_CONSTRAINTS, **of_method}, forecaster)
+    if forecaster.encoder is not None:
+        check_encoder(forecaster.encoder)
     model = model_of(forecaster)
     if forecaster.level != "deprecated":
         if forecaster.model != "hybrid":

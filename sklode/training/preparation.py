@@ -26,7 +26,7 @@ from sklode.nn.autoencoder import Autoencoder
 from sklode.training.model import TrainedModel, architecture_of
 from sklode.training.parameters import TrainingSettings
 from sklode.training.report import Reporter
-from sklode.training.trainer import Material, Schedule, Trainer
+from sklode.training.trainer import Material, Record, Schedule, Trainer
 
 _BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
 
@@ -73,6 +73,7 @@ class Training(ABC, Generic[Model]):
         self.settings, self.purpose, self.n_ahead = settings, purpose, n_ahead
         self.rows, self._history = history.observations, history
         self.rng, self.start = rng, start
+        self._phases: list[Trainer] = []
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.from_scratch = start is None or start.network is None
         self.architecture = architecture_of(settings)
@@ -133,20 +134,27 @@ class Training(ABC, Generic[Model]):
         )
         with torch_threads(self.network):
             trainer.fit(reporter)
+        self._phases.append(trainer)
         return trainer
 
-    def trained(self, trainer: Trainer) -> Model:
-        """Return the model, which tells how its network has learned."""
+    def trained(self, model: Model) -> Model:
+        """Return a model that tells how its network has learned, phase by phase."""
+        rows: list[Record] = []
+        best = 0
+        for number, phase in enumerate(self._phases, start=1):
+            before = len(rows)
+            if phase.best_epoch:  # else the weights are those of before
+                best = before + phase.best_epoch
+            for record in phase.records:
+                named = {"epoch": before + record["epoch"], "phase": number}
+                if record["restored_epoch"]:
+                    named["restored_epoch"] = before + record["restored_epoch"]
+                rows.append(record | named)
         # later trainings take a share of the first one, not of each other
         whole = self.model.whole_epochs
         if self.from_scratch:
-            whole = len(trainer.records)
-        return replace(
-            self.model,
-            rows=trainer.records,
-            best_epoch=trainer.best_epoch,
-            whole_epochs=whole,
-        )
+            whole = len(self._phases[0].records)
+        return replace(model, rows=rows, best_epoch=best, whole_epochs=whole)
 
 
 def torch_threads(network: Autoencoder) -> contextlib.AbstractContextManager[None]:

@@ -81,7 +81,8 @@ def slopes_by(
     engine: str, case: Case, dtype: torch.dtype, noise_of_weights: float = 0.0
 ) -> dict[str, Tensor]:
     torch.manual_seed(case.seed)
-    network, batch = case.network(), case.batch()
+    network: Any = case.network()
+    batch = case.batch()
     noise = torch.randn(case.n_series, case.latent)
     network.encoder.solver.engine = engine
     assert network.engines() == (engine, engine)

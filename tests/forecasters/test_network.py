@@ -62,7 +62,7 @@ class ODEGRU(ODERNN):
 class LatentODEGRUForecaster(NetworkForecaster):
     """A forecaster with that encoder."""
 
-    encoder = "ode-gru"
+    own_encoder = "ode-gru"
 
 
 @pytest.mark.parametrize("model", ["paper", "hybrid"])

@@ -31,7 +31,7 @@ from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive import limits
 from sklode.training.preparation import held_out_rows
-from tests.series import channels, led, tiny, two_sines, uneven_stamps
+from tests.series import channels, led, tiny, tiny_network, two_sines, uneven_stamps
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def network_of(rows: Observations) -> Any:
     """Return an untrained network whose answers differ from one origin to another."""
     n_controls = 0 if rows.controls is None else rows.controls.shape[1]
     torch.manual_seed(0)
-    made = build_network(tiny(), rows.values.shape[1], n_controls, 30.0)
+    made = build_network(tiny_network(), rows.values.shape[1], n_controls, 30.0)
     with torch.no_grad():
         made.own_lines.normal_()
         out: Any = made.out

@@ -20,7 +20,7 @@ from sklode.hybrid.origins import Origins
 from sklode.hybrid.restarts import ahead, farthest, restarted, stage
 from sklode.hybrid.windows import Queries
 from tests.latent_ode.test_windows import one_to_one
-from tests.series import tiny
+from tests.series import tiny_network
 
 REACH, N_ROWS, LENGTHS = 5.0, 6, (9, 12)
 
@@ -61,7 +61,7 @@ def asked(leads: list[float]) -> Queries:
 
 def network_of(n_controls: int) -> Any:
     torch.manual_seed(0)
-    made = build_network(tiny(), 2, n_controls, REACH)
+    made = build_network(tiny_network(), 2, n_controls, REACH)
     with torch.no_grad():
         made.own_lines.normal_(std=0.3)
     return made.eval()

