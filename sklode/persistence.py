@@ -335,21 +335,27 @@ def _model(
     network: Parts | None,
     **parts: Any,
 ) -> _Model:
-    """Return a model with its network, if it has one."""
-    parts["architecture"] = _renamed(parts["architecture"])
+    """Return a model with its networks, if it has one."""
+    architecture = parts["architecture"] = _renamed(parts["architecture"])
+    architecture.setdefault("n_networks", 1)  # before format 20
+    units: Units = parts["units"]
+    sizes = len(units.location), len(units.control_location)
+
+    def made_of(written: Parts) -> Autoencoder:
+        # where it takes no memory, whatever sizes a file holds
+        with torch.device("meta"):
+            made = build(NetworkSettings.of(architecture), *sizes, **written["sizes"])
+        weights = written["weights"].items()
+        tensors = {name: torch.from_numpy(x) for name, x in weights}
+        # refuses other names and shapes
+        made.load_state_dict(tensors, assign=True)
+        return made.eval()
+
     if network is None:
         return kind(network=None, **parts)
-    settings = NetworkSettings.of(parts["architecture"])
-    units: Units = parts["units"]
-    # where it takes no memory, whatever sizes a file holds
-    sizes = len(units.location), len(units.control_location)
-    with torch.device("meta"):
-        made = build(settings, *sizes, **network["sizes"])
-    weights = network["weights"].items()
-    tensors = {name: torch.from_numpy(x) for name, x in weights}
-    # refuses other names and shapes
-    made.load_state_dict(tensors, assign=True)
-    return kind(network=made.eval(), **parts)
+    if parts.get("others"):
+        parts["others"] = tuple(made_of(one) for one in parts["others"])
+    return kind(network=made_of(network), **parts)
 
 
 def _renamed(settings: Parts) -> Parts:

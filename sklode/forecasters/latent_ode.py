@@ -114,11 +114,18 @@ class LatentODEForecaster(NetworkForecaster):
         returns h, (batch, hidden_size). With ``model="hybrid"`` times are ages: the
         latest row comes first. It trains in plain torch, and is pickled, not stored
         by ``save_weights``.
+    n_networks : int, default=1
+        With ``model="hybrid"``: networks, each of other initial weights and draws, of
+        whose forecasts the mean counts: smaller errors, at as many times the cost. The
+        first one decides whether the others are tried. They train in threads where
+        ``joblib.parallel_config`` says how many.
 
     Attributes
     ----------
     network_ : sklode.hybrid.HybridODE or sklode.latent_ode.LatentODE
         The trained network; None where the structural model alone forecasts.
+    networks_ : tuple
+        With ``model="hybrid"``: all ``n_networks``, of which it is the first.
     history_ : DataFrame
         A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
         ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,

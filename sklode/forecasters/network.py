@@ -71,6 +71,7 @@ class NetworkForecaster(ContinuousForecaster):
         verbose: int = 0,
         level: str = "deprecated",
         encoder: str | type[nn.Module] | None = None,
+        n_networks: int = 1,
     ) -> None:
         self.hidden_size = hidden_size
         self.latent_size = latent_size
@@ -103,6 +104,7 @@ class NetworkForecaster(ContinuousForecaster):
         self.verbose = verbose
         self.level = level
         self.encoder = encoder
+        self.n_networks = n_networks
         super().__init__()
 
     def __sklearn_clone__(self) -> Self:
@@ -251,8 +253,8 @@ class NetworkForecaster(ContinuousForecaster):
             n_ahead=steps_ahead(fh),
         )
         model = training.train(Reporter(self.verbose))
-        if model.network is not None:
-            model.network.to("cpu")  # where forecasts are made, and every file is read
+        for network in model.networks:
+            network.to("cpu")  # where forecasts are made, and every file is read
         return model, training.predict_seed
 
     @classmethod

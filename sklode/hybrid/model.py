@@ -100,6 +100,7 @@ class HybridModel(TrainedModel):
     """A structural model, and a network where one adds to it; else None."""
 
     network: HybridODE | None
+    others: tuple[HybridODE, ...] = ()  # of which and it the mean is taken
     structural: StructuralModel
     forms: ControlForms
     weights: NetworkWeights | None = None  # None: nothing counts
@@ -108,6 +109,11 @@ class HybridModel(TrainedModel):
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
         return len(self.units.location), self.forms.n_columns
+
+    @property
+    def networks(self) -> tuple[HybridODE, ...]:
+        """All networks."""
+        return () if self.network is None else (self.network, *self.others)
 
     @property
     def weighed(self) -> NetworkWeights:
@@ -125,6 +131,7 @@ class HybridModel(TrainedModel):
         """Return the fitted attributes of a forecaster."""
         found = self.weighed
         return super().attributes(channels) | {
+            "networks_": self.networks,
             "network_share_": self.share,
             "interval_scale_": by_lead(found.leads, found.factors, channels),
             "network_weights_": by_lead(found.leads, found.weights, channels),
@@ -222,7 +229,7 @@ class HybridModel(TrainedModel):
         return found
 
     def states(self, history: History, queries: QueryRows) -> tuple[Array, Array]:
-        """Return its latent state and that one's deviation, (row, state).
+        """Return the latent state of `network` and its deviation, (row, state).
 
         Each is that of the row with a value at or before a stamp, carried on from it.
         """
@@ -286,13 +293,12 @@ class HybridModel(TrainedModel):
         restarts where leads are longer than ``farthest``: as far as it learned. Both
         ``seen`` and what is ``known`` of X are `read`.
         """
-        network: Any = self.network
         n_channels, last = self.sizes[0], origins.bounds[1:] - 1
         end = seen.ticks[seen.bounds[1:] - 1]
         controls = self.forms.known(known, since=end, units=self.units)
         table = np.empty((len(series), n_channels))
         # what lies farther than was learned is asked of paths, all of them at once
-        is_far = lead > (network.reach if farthest is None else farthest)
+        is_far = lead > (self.reach if farthest is None else farthest)
         near = np.flatnonzero(~is_far)
         at_once = max(_ANSWERS_AT_ONCE // n_channels, 1)
         places = [near[low : low + at_once] for low in range(0, len(near), at_once)]
@@ -312,8 +318,11 @@ class HybridModel(TrainedModel):
             ask = restarted if is_far[mine[0]] else ahead
             found = np.full((len(own), n_channels), np.nan)
             with own_modes(gradients=False), contextlib.suppress(SolverError):
-                answers = ask(network, windows, queries, numbers, controls)
-                found = answers.reshape(found.shape)
+                answers = [
+                    ask(one, windows, queries, numbers, controls)
+                    for one in self.networks
+                ]
+                found = np.mean(answers, axis=0).reshape(found.shape)
             table[mine] = origins.location[own] + origins.scale[own] * found
         return table
 

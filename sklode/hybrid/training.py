@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 
 from sklode.data.arrays import Numbers
 from sklode.data.observations import Observations
@@ -41,7 +42,7 @@ from sklode.training.preparation import (
     torch_threads,
 )
 from sklode.training.report import Reporter
-from sklode.training.trainer import Material, Schedule
+from sklode.training.trainer import Material, Schedule, Trainer
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which it needs prospects
@@ -73,7 +74,13 @@ weather (one series) 5 and 18 % larger.
 """
 
 _FEWEST_SEEN = 3
+_MOST_NETWORKS = 100
 _ANSWERS = 4096  # values that a batch asks for at most
+
+
+def _always(epoch: int) -> bool:
+    """Return that a training goes on."""
+    return True
 
 
 class HybridTraining(Training[HybridModel]):
@@ -109,7 +116,14 @@ class HybridTraining(Training[HybridModel]):
             if len(usable):
                 self.schedule = self.schedule_of(len(self.rows.ticks), _UPDATES)
             device = resolve_device(self.settings.device)
-            self.network = self.model.network.to(device)
+            for network in self.model.networks:
+                network.to(device)
+            self.network = self.model.network
+            self.generators = [
+                # the first one's draws are those of a lone network
+                self.generator if k == 0 else torch.Generator().manual_seed(seed)
+                for k, seed in enumerate(self._seeds_of(weights_seed))
+            ]
 
     def _begun(self, seed: int) -> HybridModel:
         """Return a model with an untrained network, or none if it cannot be proved."""
@@ -129,7 +143,14 @@ class HybridTraining(Training[HybridModel]):
         origins, usable = self._usable(model, self.learned)
         if not len(usable):
             return model
-        return replace(model, network=self._drawn(model, origins, seed))
+        seeds = self._seeds_of(seed)
+        network, *others = (self._drawn(model, origins, one) for one in seeds)
+        return replace(model, network=network, others=tuple(others))
+
+    def _seeds_of(self, seed: int) -> list[int]:
+        """Return a seed for each network, of which the first is this one."""
+        more = np.random.default_rng(seed).integers(2**31 - 1, size=_MOST_NETWORKS)
+        return [seed, *more.tolist()][: self.settings.n_networks]
 
     def _model_without_network(self, kept: HybridModel | None) -> HybridModel:
         """Return the structural model, or the one that is kept, with its units."""
@@ -196,14 +217,10 @@ class HybridTraining(Training[HybridModel]):
         if self.model.network is None:
             reporter.say("No network: its rows are too few, or pretraining left none.")
             return self.model
-        trainer = self.learn(
-            self.material(self.learned),
-            schedule=self.schedule,
-            reporter=reporter,
-            goes_on=self._goes_on,
-        )
-        self._is_interrupted = trainer.interrupted
-        self.network.eval()
+        trainers = self._learn_each(self.learned, self.schedule, reporter)
+        # where one was interrupted those after it have learned nothing
+        learned = self.model.networks[1 : len(trainers)]
+        self.model = replace(self.model, others=learned)
         if not self.from_scratch:
             return self.trained(self.model)
         weights = self._weights(reporter)
@@ -235,8 +252,8 @@ class HybridTraining(Training[HybridModel]):
             if number:
                 self._train_on(self.rows.until(cut), reporter)
             with torch_threads(self.network):
-                found.append(self._evidence(number))
-                restarted.append(self._validations[number].evidence(restarts=True))
+                found.append(self._evidence(number, self.model))
+                restarted.append(self._evidence(number, self.model, restarts=True))
             if not has_prospects(found[-1], n_channels):
                 return None
         of_blocks = not self.of_series
@@ -248,38 +265,67 @@ class HybridTraining(Training[HybridModel]):
             farthest=farthest(self.network.reach),
         )
 
+    def _learn_each(
+        self, rows: Observations, schedule: Schedule, reporter: Reporter
+    ) -> list[Trainer]:
+        """Train all networks, the others if the first one has prospects."""
+
+        def learn(number: int) -> Trainer:
+            twin = copy.copy(self)
+            twin.network = self.model.networks[number]
+            twin.generator = self.generators[number]
+            return twin.learn(
+                twin.material(rows),
+                schedule=schedule,
+                # bars of several threads are several
+                reporter=Reporter(reporter.verbose) if number else reporter,
+                goes_on=_always if number else self._goes_on,
+            )
+
+        self._usable(self.model, rows)  # scaled once for all
+        found = [learn(0)]
+        if not (found[0].interrupted or self._is_given_up):
+            others = range(1, len(self.model.networks))
+            found += Parallel(require="sharedmem")(map(delayed(learn), others))
+        self._is_interrupted |= any(trainer.interrupted for trainer in found)
+        for network in self.model.networks:
+            network.eval()
+        self.phases += found
+        return found
+
     def _train_on(self, rows: Observations, reporter: Reporter) -> None:
-        """Train on; where that diverges, the network stays as it was proved."""
+        """Train on; where that diverges, a network stays as it was proved."""
         share = _FURTHER[self.of_series]
-        proved = copy.deepcopy(self.network.state_dict())
-        trainer = self.learn(
-            self.material(rows),
-            schedule=Schedule(
-                n_epochs=math.ceil(share * self.schedule.n_epochs),
-                rate=_FURTHER_RATE,
-            ),
-            reporter=reporter,
-        )
-        if trainer.n_restored:
-            self.network.load_state_dict(proved)
-            trainer.best_epoch = 0
-            reporter.say("Training on diverged: the network stays as it was proved.")
-        self._is_interrupted |= trainer.interrupted
-        self.network.eval()
+        n_epochs = math.ceil(share * self.schedule.n_epochs)
+        networks = self.model.networks
+        proved = [copy.deepcopy(network.state_dict()) for network in networks]
+        schedule = Schedule(n_epochs, rate=_FURTHER_RATE)
+        trainers = self._learn_each(rows, schedule, reporter)
+        for network, weights, trainer in zip(networks, proved, trainers, strict=False):
+            if trainer.n_restored:
+                network.load_state_dict(weights)
+                trainer.best_epoch = 0
+                reporter.say(
+                    "Training on diverged: the network stays as it was proved."
+                )
 
     def _goes_on(self, epoch: int) -> bool:
-        """Return whether the network has prospects, after a third."""
+        """Return whether the first network has prospects, after a third."""
         tried = math.ceil(_TRIED * self.schedule.n_epochs)
-        if self.is_guarded and epoch == tried:
-            n_channels = self.model.sizes[0]
-            self._is_given_up = not has_prospects(self._evidence(0), n_channels)
+        if self.is_guarded and epoch == tried and not self.phases:
+            alone = replace(self.model, others=())
+            evidence = self._evidence(0, alone)
+            self._is_given_up = not has_prospects(evidence, self.model.sizes[0])
         return not self._is_given_up
 
-    def _evidence(self, number: int) -> Evidence:
-        """Return what the network does on a fold, beside a model of before it."""
+    def _evidence(
+        self, number: int, model: HybridModel, restarts: bool = False
+    ) -> Evidence:
+        """Return what networks do on a fold, beside a model of before it."""
         if number not in self._validations:
             self._validations[number] = self._validation(number)
-        return self._validations[number].evidence()
+        judged = replace(self._validations[number], model=model)
+        return judged.evidence(restarts)
 
     def _validation(self, number: int) -> Validation:
         """Forecast a fold, up to the next one, by a model of the rows before it."""

@@ -24,6 +24,7 @@ def architecture_of(settings: TrainingSettings) -> dict[str, object]:
     """Return the settings that a training which goes on must share."""
     names = *(one.name for one in fields(NetworkSettings)), "window_length", "horizon"
     given = {name: getattr(settings, name) for name in names}
+    given["n_networks"] = settings.n_networks
     given["encoder"] = settings.encoder or settings.own_encoder
     return given | {"model": model_of(settings)} | known_settings(settings)
 
@@ -45,6 +46,11 @@ class TrainedModel:
     rows: list[dict[str, float]] = field(default_factory=list)
     whole_epochs: int = 0  # from scratch; later trainings take a share
     best_epoch: int = 0  # whose weights it has; 0: those it started from
+
+    @property
+    def networks(self) -> tuple[Autoencoder, ...]:
+        """All networks of which the mean is taken."""
+        return () if self.network is None else (self.network,)
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -37,6 +37,7 @@ _CONSTRAINTS: dict[str, list[object]] = {
     "max_epochs": [SIZE, None],
     "lr": [_POSITIVE],
     "weight_decay": [_NOT_NEGATIVE],
+    "n_networks": [Interval(Integral, 1, 100, closed="both")],
     "guard": ["boolean", StrOptions({"auto"})],
     "early_stopping": ["boolean"],
     "finetune_epochs": [_COUNT, None],
@@ -61,6 +62,7 @@ class TrainingSettings(Protocol):
     batch_size: int
     lr: float
     weight_decay: float
+    n_networks: int
     guard: bool | str
     early_stopping: bool
     finetune_epochs: int | None
@@ -92,6 +94,12 @@ def check_parameters(forecaster: TrainingSettings) -> None:
             'guard=True belongs to model="hybrid", whose network has a structural '
             'model to prove itself beside; got model="paper". Use model="hybrid", or '
             'leave guard at "auto".'
+        )
+    if forecaster.n_networks > 1 and model == "paper":
+        raise ValueError(
+            'n_networks belongs to model="hybrid", whose networks are averaged; got '
+            f'n_networks={forecaster.n_networks} and model="paper". Use '
+            'model="hybrid", or leave n_networks at 1.'
         )
     given = [name for name in KNOWN if getattr(forecaster, name) is not None]
     if given and model == "paper":

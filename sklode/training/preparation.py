@@ -73,7 +73,7 @@ class Training(ABC, Generic[Model]):
         self.settings, self.purpose, self.n_ahead = settings, purpose, n_ahead
         self.rows, self._history = history.observations, history
         self.rng, self.start = rng, start
-        self._phases: list[Trainer] = []
+        self.phases: list[Trainer] = []  # in the order of the history
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.from_scratch = start is None or start.network is None
         self.architecture = architecture_of(settings)
@@ -134,14 +134,13 @@ class Training(ABC, Generic[Model]):
         )
         with torch_threads(self.network):
             trainer.fit(reporter)
-        self._phases.append(trainer)
         return trainer
 
     def trained(self, model: Model) -> Model:
         """Return a model that tells how its network has learned, phase by phase."""
         rows: list[Record] = []
         best = 0
-        for number, phase in enumerate(self._phases, start=1):
+        for number, phase in enumerate(self.phases, start=1):
             before = len(rows)
             if phase.best_epoch:  # else the weights are those of before
                 best = before + phase.best_epoch
@@ -153,7 +152,7 @@ class Training(ABC, Generic[Model]):
         # later trainings take a share of the first one, not of each other
         whole = self.model.whole_epochs
         if self.from_scratch:
-            whole = len(self._phases[0].records)
+            whole = len(self.phases[0].records)
         return replace(model, rows=rows, best_epoch=best, whole_epochs=whole)
 
 

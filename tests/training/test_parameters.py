@@ -34,6 +34,7 @@ NOT_A_BOOL: list[Any] = ["yes", None, 2]
 
 BAD_PARAMETERS: dict[str, list[Any]] = {
     "encoder": ["gru", 5, dict],
+    "n_networks": [0, 1.5, 101, None],
     "hidden_size": NOT_A_SIZE,
     "latent_size": NOT_A_SIZE,
     "field_width": NOT_A_SIZE,
