@@ -37,6 +37,7 @@ _BLOCKS = 6
 _ORIGINS, _IN_ONE, _ROWS_AFTER = 480, 96, 30
 """Origins in all, in a long series, and rows looked at after each."""
 
+_SHORTEST_GAP = 0.1  # that it is judged in, of as far as it learns
 _FARTHER = 4.0  # times as far as a network learns, that it is judged after restarts
 _MOST_ROWS = 2_000_000  # that the structural model filters
 
@@ -44,12 +45,16 @@ _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
 """How much neighbouring leads count beside one, all, and all channels."""
 
 _FEWEST_CLUSTERS, _CONFIDENCE, _PRIOR = 4, 0.9, 8
+_OF_ALL = 20  # series, as which what all channels tell counts for each
 _WHOLE, _PROSPECT = 0.5, 0.1
 """When a weight counts whole, and when a network is given up.
 
 A weight is one where its interval reaches one and begins above `_WHOLE`. A network of
 which no weight may be above `_PROSPECT` has no prospects.
 """
+
+_WIDE, _LEAST_WIDTH = 0.9, 0.01
+"""Quantile of a channel's deviations, of which all count as this part at least."""
 
 # deviations of y, beyond which an error or a change counts for no more
 _FAR = 6.0
@@ -117,9 +122,11 @@ class Validation:
 
     model: HybridModel
     queries: Queries
+    ticks: Numbers  # (answer,)
     before: Observations  # up to each origin, a series each
     known: Observations  # the same, and what follows of X
     cluster: Numbers  # (answer,): errors of one count as one
+    distance: Array  # (answer,): the lead; in gaps that of the nearest row
     scale: Array  # (answer,): what all series share, in units of a channel's link
     median: Array  # (answer,): the structural model's, in the same
     deviation: Array
@@ -133,27 +140,48 @@ class Validation:
         cut: Numbers,
         structural: StructuralModel,
         model: HybridModel,
+        in_gaps: bool = False,
     ) -> Validation:
         """Ask a ``structural`` model of the rows before ``cut`` for those after.
 
         That is each series' first held-out row; the network of ``model`` is judged.
-        ``every`` has rows of X without y, too.
+        ``every`` has rows of X without y, too. With ``in_gaps`` what comes after some
+        of the rows asked is known, too.
         """
         origins = _origins(observations, cut)
         scaled = Origins(observations, model.units)
-        asked = scaled.after(origins, _FARTHER * model.reach)
-        queries, n_after = _thinned(asked, origins, model.reach)
         series, ticks = observations.series[origins], observations.ticks
-        at_origin = every.at_or_before(series, ticks[origins])
+        asked = scaled.after(origins, _FARTHER * model.reach)
+        end = observations.bounds[1:][series]
+        resumes = end  # the row from which on all are known again
+        if in_gaps:
+            n_left_out = scaled.n_after(origins, _gaps(len(origins), model.reach))
+            resumes = origins + 1 + n_left_out
+            is_inside = (resumes < end)[asked.window]
+            asked = asked.part(is_inside & (asked.row < resumes[asked.window]))
+        queries, n_after = _thinned(asked, origins, model.reach)
         # each origin's history is filtered by itself, over so many rows that all of
         # them together have at most _MOST_ROWS
         longest = max(_MOST_ROWS // max(len(origins), 1), 1)
-        first = np.maximum(every.bounds[:-1][series], at_origin + 1 - longest)
-        before = _parts(every, first, at_origin + 1)
+        last = every.bounds[1:][series]
+        ends = every.at_or_before(series, ticks[origins]) + 1
+        begins = np.maximum(every.bounds[:-1][series], ends - longest)
+        before = _parts(every, begins, ends)
         # the row after the last query lets controls be interpolated to it
-        last = every.at_or_before(series, ticks[origins + n_after])
-        known_end = np.minimum(last + 2, every.bounds[1:][series])
-        known = _parts(every, first, known_end)
+        until = every.at_or_before(series, ticks[origins + n_after]) + 2
+        distance = queries.lead
+        if in_gaps:
+            later = np.minimum(resumes, end - 1)
+            left = scaled.times[later][queries.window] - scaled.times[queries.row]
+            distance = np.minimum(distance, left)
+            begins_again = every.at_or_before(series, ticks[later])
+            until = np.minimum(begins_again + longest, last)
+            before = _parts(
+                every,
+                np.stack([begins, begins_again], axis=1),
+                np.stack([ends, until], axis=1),
+            )
+        known = _parts(every, begins, np.minimum(until, last))
         own = series[queries.window]
         low, median, high, truth = _forecast(
             observations,
@@ -164,7 +192,8 @@ class Validation:
             structural=structural,
             links=model.units.links,
         )
-        deviation = (high - low) / TO_DEVIATION
+        scale = scaled.scale[own, queries.channel]
+        deviation = _usual((high - low) / TO_DEVIATION / scale, queries.channel) * scale
         # what is forecast exactly has the deviation of rounding, and not 0
         deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
         cluster = own
@@ -173,10 +202,12 @@ class Validation:
         return cls(
             model=model,
             queries=queries,
+            ticks=ticks[queries.row],
+            distance=distance,
             before=before,
             known=known,
             cluster=cluster,
-            scale=scaled.scale[own, queries.channel],
+            scale=scale,
             median=median,
             deviation=deviation,
             error=(truth - median) / deviation,
@@ -194,6 +225,7 @@ class Validation:
             farthest = stage(reach)
             is_asked = self.queries.lead > farthest
         queries, median = self.queries.part(is_asked), self.median[is_asked]
+        distance = self.distance[is_asked]
         deviation = self.deviation[is_asked]
         # the network answers for all channels of a row at once: each row is one query
         row = queries.window * (queries.row.max(initial=0) + 1) + queries.row
@@ -201,19 +233,19 @@ class Validation:
         change = np.empty(0)
         if len(first):
             known, seen = self.model.read(self.known, self.before.observed())
+            ticks = self.ticks[is_asked][first]
             table = self.model.forecasts(
                 seen,
-                origins=self.model.last_rows(seen),
-                series=queries.window[first],
+                known,
+                row=seen.at_or_before(queries.window[first], ticks),
                 lead=queries.lead[first],
-                known=known,
                 farthest=farthest,
             )
             change = (table[place, queries.channel] - median) / deviation
         return Evidence(
             cluster=self.cluster[is_asked],
             channel=queries.channel,
-            lead=np.maximum(queries.lead, reach) if restarts else queries.lead,
+            lead=np.maximum(queries.lead, reach) if restarts else distance,
             error=self.error[is_asked],
             change=change,
             deviation=deviation / self.scale[is_asked],
@@ -243,32 +275,34 @@ def network_weights_of(
     A weight is the least of what each fold of time calls best: one fold alone
     may be like what a network has learned by chance. Where clusters are blocks of time
     (``of_blocks``), weights are shrunk, as if `_PRIOR` more blocks had said nothing;
-    where they are series that the network has not seen, weights stay.
+    where they are series that the network has not seen, see `_partly_pooled_weights`.
 
     What it learned decides which channels count. Where these count after restarts as
     well, by the evidence of ``restarted``, they do so up to ``farthest``.
     """
-    near = _weights_of(folds, n_channels, of_blocks=of_blocks)
+    near = weights_of(folds, n_channels, of_blocks=of_blocks)
     if near is None or not restarted:
         return near
-    far = _weights_of(list(restarted), n_channels, of_blocks=of_blocks)
+    far = weights_of(list(restarted), n_channels, of_blocks=of_blocks)
     return near if far is None else near.followed_by(far, farthest)
 
 
-def _weights_of(
+def weights_of(
     folds: list[Evidence], n_channels: int, of_blocks: bool
 ) -> NetworkWeights | None:
-    """Return those of one stretch of leads."""
+    """Return those of one stretch of leads, or of gaps."""
     evidence = Evidence.joined(folds)
     if not len(evidence.lead):
         return None
     sums = _Sums.of(evidence, n_channels)
     n_clusters = len(sums.clusters)
-    shrunk = n_clusters / (n_clusters + _PRIOR) if of_blocks else 1.0
-    # see `Evidence.joined`
-    fold = sums.clusters % len(folds)
-    of_fold = [fold == number for number in range(len(folds))]
-    weights = _least_weights(sums.table, of_fold, shrunk)
+    if of_blocks:
+        # see `Evidence.joined`
+        fold = sums.clusters % len(folds)
+        of_fold = [fold == number for number in range(len(folds))]
+        weights = _least_weights(sums.table, of_fold)
+    else:
+        weights = _partly_pooled_weights(sums.table)
     if not weights.any():
         return None
     channel, part = evidence.channel, sums.part
@@ -302,18 +336,23 @@ def _weight(products: Array, squares: Array) -> float:
     return 1.0 if low > _WHOLE and high >= 1 else min(max(best, 0.0), 1.0)
 
 
-def _least_weights(table: Array, of_fold: list[Flags], shrunk: float) -> Array:
-    """Return the least weights of all folds, (part, channel).
-
-    ``table`` is that of `_Sums`, ``of_fold`` has the clusters of each fold; what
-    is below one counts ``shrunk``.
-    """
-    # other leads tell something of one, its neighbours more; as do other channels
-    pooled = table + _OTHERS * table.mean(3, keepdims=True)
+def _pooled(table: Array) -> Array:
+    """Return sums of `_Sums` with a part of what other leads tell, neighbours more."""
+    pooled: Array = table + _OTHERS * table.mean(3, keepdims=True)
     pooled[..., 1:] += _NEXT * table[..., :-1]
     pooled[..., :-1] += _NEXT * table[..., 1:]
+    return pooled
+
+
+def _least_weights(table: Array, of_fold: list[Flags]) -> Array:
+    """Return the least weights of all folds, (part, channel), of a few series.
+
+    ``table`` is that of `_Sums`, ``of_fold`` has the clusters of each fold.
+    """
+    pooled = _pooled(table)
     of_channel = table.mean(3) + _ALL * table.mean((2, 3))[..., None]
-    n_channels, n_parts = table.shape[2:]
+    n_clusters, n_channels, n_parts = table.shape[1:]
+    shrunk = n_clusters / (n_clusters + _PRIOR)
     weights = np.zeros((n_parts, n_channels))
     for k in range(n_channels):
         # whether any weight of a channel is above zero, all its leads decide
@@ -325,6 +364,27 @@ def _least_weights(table: Array, of_fold: list[Flags], shrunk: float) -> Array:
             least = min(_weight(*each[:, own]) for own in of_fold)
             weights[j, k] = least if least == 1 else least * shrunk
     return weights
+
+
+def _partly_pooled_weights(table: Array) -> Array:
+    """Return weights of many series, (part, channel), as far as `_Sums` tell each.
+
+    They shrink towards what all channels have in common, as if `_OF_ALL` more series
+    had told that: of what few series have, next to nothing is known.
+    """
+    of_channel = table.sum(3)
+    each = [of_channel.sum(2), *np.moveaxis(of_channel, 2, 0)]
+    if max(best_weight(*one)[0] for one in each) <= 0:
+        return np.zeros(table.shape[:1:-1])
+    pooled = _pooled(table)
+    products, squares = pooled.sum(1)
+    in_common = products.sum(0) / np.maximum(squares.sum(0), 1e-300)
+    counts = np.maximum((pooled[1] > 0).sum(0), 1)
+    # of the size that a series of the channel has
+    prior = _OF_ALL * squares / counts
+    total = squares + prior
+    weights = (products + prior * in_common) / np.where(total > 0, total, 1.0)
+    return np.clip(weights, 0.0, 1.0).T
 
 
 class _Sums(NamedTuple):
@@ -456,11 +516,37 @@ def _forecast(
     return table
 
 
+def _usual(deviation: Array, channel: Numbers) -> Array:
+    """Return deviations, at least a part of what is wide in their channel.
+
+    Where a channel is sure of most values, but not of some, errors in units of the
+    former's deviations would tell of no width that is usual.
+    """
+    found = deviation.copy()
+    for k in np.unique(channel):
+        mine = channel == k
+        wide = np.quantile(deviation[mine], _WIDE)
+        found[mine] = np.maximum(deviation[mine], _LEAST_WIDTH * wide)
+    return found
+
+
+def _gaps(n: int, reach: float) -> Array:
+    """Return lengths of gaps to try, (n,), from a tenth of the reach to all of it."""
+    # multiples of the golden ratio, less their whole parts, fill an interval evenly
+    shares = (np.arange(n) * (5**0.5 - 1) / 2) % 1.0
+    lengths: Array = reach * _SHORTEST_GAP**shares
+    return lengths
+
+
 def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observations:
-    """Return rows from ``first`` to before ``end``, (part,), as a series each."""
+    """Return rows from ``first`` to before ``end`` as a series each, (part,).
+
+    Or of several such stretches each, (part, stretch).
+    """
     lengths = end - first
-    rows = np.repeat(first, lengths) + count_up(lengths)
-    bounds = np.append(0, np.cumsum(lengths))
+    rows = np.repeat(first.ravel(), lengths.ravel()) + count_up(lengths.ravel())
+    each = lengths.reshape(len(lengths), -1).sum(axis=1)
+    bounds = np.append(0, np.cumsum(each))
     keys = tuple((k,) for k in range(len(first)))
     return observations.rows(rows, bounds, keys)
 

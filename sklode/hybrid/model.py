@@ -17,7 +17,7 @@ from sklode.data.errors import SolverError
 from sklode.data.history import History, QueryRows
 from sklode.data.links import LEAST
 from sklode.data.observations import Observations
-from sklode.data.ticks import length_of_time, ticks_between
+from sklode.data.ticks import length_of_time, rows_before, ticks_between
 from sklode.engine.threads import own_modes
 from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.network import HybridODE
@@ -104,6 +104,7 @@ class HybridModel(TrainedModel):
     structural: StructuralModel
     forms: ControlForms
     weights: NetworkWeights | None = None  # None: nothing counts
+    gap_weights: NetworkWeights | None = None  # likewise, by the nearest row's distance
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -154,7 +155,18 @@ class HybridModel(TrainedModel):
         return (
             "moves the structural model's forecast, by a weight of "
             f"{self.share:.2g} on average,\nup to {self._reach_in_words(like)} after "
-            "a series' last row; farther, before it and in gaps that alone answers"
+            f"a series' last row{self._gaps_in_words(like)} alone answers"
+        )
+
+    def _gaps_in_words(self, like: pd.Index) -> str:
+        """Return what it does in gaps, and where it does nothing."""
+        if self.gap_weights is None:
+            return "; farther, before it and in gaps that"
+        share = float(self.gap_weights.weights.mean())
+        reach = length_of_time(self.gap_weights.reach * self.units.time, like)
+        return (
+            f", and by {share:.2g} in gaps,\nup to {reach} from the nearest row; "
+            "farther, and before the first row that"
         )
 
     def _reach_in_words(self, like: pd.Index) -> str:
@@ -169,17 +181,21 @@ class HybridModel(TrainedModel):
         if self.network is None or self.weights is None:
             return found
         # Times of queries count from each series' first row, of all rows; leads, from
-        # its last row with a value. Both are in the same unit, see `HybridTraining`.
+        # the row with a value before. Both are in one unit, see `HybridTraining`.
         first = history.rows.ticks[history.rows.bounds[:-1]]
         known, seen = self.read(known, history.observations)
-        span = np.full(len(first), -np.inf)
+        times = ticks_between(first[seen.series], seen.ticks) / self.units.time
         # series without y have no lead: they come last
-        n_seen = len(seen.keys)
-        ends = seen.ticks[seen.bounds[1:] - 1]
-        span[:n_seen] = ticks_between(first[:n_seen], ends) / self.units.time
-        lead = queries.times - span[queries.series]
-        which = np.flatnonzero((lead > 0) & (lead <= self.weights.reach))
-        n_beyond = int((lead > self.weights.reach).sum())
+        has_y = queries.series < len(seen.keys)
+        own = np.minimum(queries.series, len(seen.keys) - 1)
+        begin, end = seen.bounds[:-1][own], seen.bounds[1:][own]
+        row = rows_before(seen.bounds, times, own, asked=queries.times)
+        is_after = row >= begin
+        row = np.maximum(row, begin)
+        lead = np.where(has_y, queries.times - times[row], np.inf)
+        lead = np.where(is_after, lead, -1.0)
+        is_ahead = row == end - 1
+        n_beyond = int((is_ahead & (lead > self.weights.reach)).sum())
         if n_beyond > len(lead) / 2:
             warnings.warn(
                 f"the network counts up to {self._reach_in_words(seen.like)} after a "
@@ -189,15 +205,23 @@ class HybridModel(TrainedModel):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        target = np.zeros((len(lead), len(found)))
-        origins = self.last_rows(seen)
-        target[which] = self.forecasts(
-            seen,
-            origins=origins,
-            series=queries.series[which],
-            lead=lead[which],
-            known=known,
-        )
+        # in a gap what counts is how far the nearest row is, to either side
+        after = times[np.minimum(row + 1, end - 1)] - queries.times
+        in_gap = ~is_ahead & (lead <= self.reach)
+        gap = np.where(in_gap, np.minimum(lead, after), -1.0)
+        parts = [(self.weights, np.where(is_ahead, lead, -1.0))]
+        if self.gap_weights is not None:
+            parts.append((self.gap_weights, gap))
+        shape = len(lead), len(found)
+        weights, factors, most = np.zeros(shape), np.ones(shape), np.zeros(shape)
+        usual = np.full(shape, np.nan)
+        for table, distance in parts:
+            mine = (distance > 0) & (distance <= table.reach)
+            weights[mine], factors[mine], usual[mine] = table.at(distance[mine])
+            most[mine] = table.most
+        which = np.flatnonzero(weights.any(axis=1))
+        target = np.zeros(shape)
+        target[which] = self.forecasts(seen, known, row=row[which], lead=lead[which])
         # a latent state that overflows, or a step that no solver could take
         unknown = ~np.isfinite(target)
         if unknown.any():
@@ -211,11 +235,10 @@ class HybridModel(TrainedModel):
                 stacklevel=2,
             )
         target[unknown] = 0.0
-        weights, factors, usual = self.weights.at(lead)
         weights[unknown] = 0.0
         # measured in units that all series share, given in the series' own
-        own = np.minimum(queries.series, n_seen - 1)
-        usual = usual * origins.scale[own]
+        _, scale = self.units.of_all(seen)
+        usual = usual * scale[own]
         for channel in np.flatnonzero(weights.any(0)).tolist():
             found[channel] = Adjustment(
                 # the network's logarithms are cut off at small values, y's are not
@@ -223,7 +246,7 @@ class HybridModel(TrainedModel):
                 target=target[:, channel],
                 weight=weights[:, channel],
                 factor=factors[:, channel],
-                most=np.full(len(lead), self.weights.most[channel]),
+                most=most[:, channel],
                 usual=usual[:, channel],
             )
         return found
@@ -274,29 +297,27 @@ class HybridModel(TrainedModel):
         """Return all rows of series and those ``seen``, with a network's controls."""
         return self.forms.read(every, seen, self.units.time)
 
-    def last_rows(self, seen: Observations) -> Origins:
-        """Return the rows that a window reads, however long a series is."""
-        return Origins(seen.latest(self.window_length), self.units, whole=seen)
-
     def forecasts(
         self,
         seen: Observations,
-        origins: Origins,
-        series: Numbers,
-        lead: Array,
         known: Observations,
+        row: Numbers,
+        lead: Array,
         farthest: float | None = None,
     ) -> Array:
         """Return forecasts, (query, channel), see `Adjustment.target`; NaN of none.
 
-        They look ahead from ``origins``, the `last_rows` of those ``seen``, with
+        Each looks ahead from a ``row`` of those ``seen``, which are sorted, with
         restarts where leads are longer than ``farthest``: as far as it learned. Both
         ``seen`` and what is ``known`` of X are `read`.
         """
-        n_channels, last = self.sizes[0], origins.bounds[1:] - 1
+        n_channels, series = self.sizes[0], seen.series[row]
+        origins, place_of = self._read_from(seen, row)
+        # controls are known by the time since their series' last row
         end = seen.ticks[seen.bounds[1:] - 1]
         controls = self.forms.known(known, since=end, units=self.units)
-        table = np.empty((len(series), n_channels))
+        start = ticks_between(end[series], seen.ticks[row]) / self.units.time
+        table = np.empty((len(row), n_channels))
         # what lies farther than was learned is asked of paths, all of them at once
         is_far = lead > (self.reach if farthest is None else farthest)
         near = np.flatnonzero(~is_far)
@@ -305,26 +326,40 @@ class HybridModel(TrainedModel):
         for mine in [*places, np.flatnonzero(is_far)]:
             if not len(mine):
                 continue
-            own = series[mine]
+            own, at = series[mine], row[mine]
             # windows are encoded once; every channel is queried at every stamp
-            numbers, place = np.unique(own, return_inverse=True)
+            _, some, place = np.unique(at, return_index=True, return_inverse=True)
+            some = mine[some]
             queries = Queries(
                 np.repeat(place, n_channels),
                 np.tile(np.arange(n_channels), len(own)),
                 np.repeat(lead[mine], n_channels),
                 np.full(len(own) * n_channels, -1),
             )
-            windows = origins.seen(last[numbers], self.window_length)
+            windows = origins.seen(place_of[some], self.window_length)
             ask = restarted if is_far[mine[0]] else ahead
             found = np.full((len(own), n_channels), np.nan)
             with own_modes(gradients=False), contextlib.suppress(SolverError):
                 answers = [
-                    ask(one, windows, queries, numbers, controls)
+                    ask(one, windows, queries, series[some], controls, start[some])
                     for one in self.networks
                 ]
                 found = np.mean(answers, axis=0).reshape(found.shape)
             table[mine] = origins.location[own] + origins.scale[own] * found
         return table
+
+    def _read_from(self, seen: Observations, row: Numbers) -> tuple[Origins, Numbers]:
+        """Return the rows that windows up to some read, and their places among them.
+
+        However long a series is, no others are scaled.
+        """
+        ends = np.unique(np.append(row, seen.bounds[1:] - 1))  # a row of each series
+        read = ends[:, None] - np.arange(self.window_length)
+        first = seen.bounds[:-1][seen.series[ends]]
+        is_read = np.zeros(len(seen.ticks), dtype=bool)
+        is_read[np.maximum(read, first[:, None])] = True
+        place = np.cumsum(is_read) - 1
+        return Origins(seen.where(is_read), self.units, whole=seen), place[row]
 
 
 def _check_begun(passed: Array, index: pd.Index) -> None:

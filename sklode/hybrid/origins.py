@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklode.data.arrays import Numbers
+from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import KnownControls, ScaledRows, count_up
 from sklode.data.scaling import Units
@@ -49,7 +49,7 @@ class Origins(ScaledRows):
         mask = self.mask[rows] & inside[..., None]
         return Windows(ages.astype(np.float32), self.values[rows], mask, controls)
 
-    def n_after(self, origins: Numbers, reach: float) -> Numbers:
+    def n_after(self, origins: Numbers, reach: float | Array) -> Numbers:
         """Return how many rows there are after origins, up to so long."""
         # the last row within reach, counted from the origin's own
         last = rows_before(

@@ -41,16 +41,15 @@ def ahead(
     queries: Queries,
     series: Numbers,
     known: KnownControls | None,
-    begun: float = 0.0,
+    start: Array,
 ) -> Array:
     """Return what is asked after windows, within reach: (answer,), scaled.
 
-    ``series`` has the windows' own, whose controls are ``known``. Queries are sorted by
-    window. Windows end at ``begun`` after the last rows.
+    ``series`` has the windows' own, whose controls are ``known``, and ``start`` where
+    they end, (window,). Queries are sorted by window.
     """
     if not len(queries.lead):
         return np.empty(0)
-    start = np.full(len(series), begun)
     path = control_path(known, series, start, float(queries.lead.max()), network)
     answers = network.predict(batch_of(windows, queries, path, network))
     found: Array = answers.double().cpu().numpy()
@@ -63,6 +62,7 @@ def restarted(
     queries: Queries,
     series: Numbers,
     known: KnownControls | None,
+    start: Array,
 ) -> Array:
     """Return the same of leads of any length, by as many restarts as fit in."""
     length = stage(network.reach)
@@ -72,7 +72,8 @@ def restarted(
         end = first + at_once
         part = slice(*np.searchsorted(queries.window, (first, end)))
         own, numbers = queries.part(part), series[first:end]
-        now, begun = windows.part(slice(first, end)), 0.0
+        now, begun = windows.part(slice(first, end)), start[first:end]
+        passed = 0.0
         own = own._replace(window=own.window - first)
         each = np.maximum(np.ceil(own.lead / length) - 1, 0)
         answers = np.empty(len(own.lead))
@@ -80,10 +81,10 @@ def restarted(
             which = each == number
             if number:
                 now = _continued(network, now, length, numbers, known, begun)
-                begun += length
+                begun, passed = begun + length, passed + length
             if which.any():
                 asked = own.part(which)
-                asked = asked._replace(lead=asked.lead - begun)
+                asked = asked._replace(lead=asked.lead - passed)
                 answers[which] = ahead(network, now, asked, numbers, known, begun)
         found[part] = answers
     return found
@@ -95,7 +96,7 @@ def _continued(
     length: float,
     series: Numbers,
     known: KnownControls | None,
-    begun: float,
+    begun: Array,
 ) -> Windows:
     """Return windows with what follows: forecasts as rows, a unit of time apart."""
     n, n_channels = len(windows.ages), network.n_channels
@@ -110,7 +111,7 @@ def _continued(
     values = ahead(network, windows, queries, series, known, begun)
     values = values.reshape(n, len(times), n_channels).astype(np.float32)
     controls = None
-    path = control_path(known, series, np.full(n, begun), length, network)
+    path = control_path(known, series, begun, length, network)
     if path is not None:
         at = torch.as_tensor(times).to(path.times).expand(n, -1)
         controls = path.at(at).cpu().numpy()[:, ::-1]

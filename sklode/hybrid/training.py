@@ -24,6 +24,7 @@ from sklode.hybrid.guard import (
     Validation,
     has_prospects,
     network_weights_of,
+    weights_of,
 )
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.network import HybridBatch, HybridODE, build_network
@@ -33,6 +34,7 @@ from sklode.hybrid.windows import batch_of, control_path
 from sklode.nn.settings import NetworkSettings
 from sklode.structural.candidates import links_of
 from sklode.structural.fit import fit_model
+from sklode.structural.model import StructuralModel
 from sklode.training.parameters import resolve_device
 from sklode.training.preparation import (
     Training,
@@ -107,6 +109,7 @@ class HybridTraining(Training[HybridModel]):
         self.learned = self.rows
         self.is_guarded = self.from_scratch and self.settings.guard is not False
         self._validations: dict[int, Validation] = {}
+        self._before: dict[int, StructuralModel] = {}  # of the rows before a fold
         if self.start is None or self.from_scratch:
             self.model = self._begun(weights_seed)
         else:
@@ -223,47 +226,54 @@ class HybridTraining(Training[HybridModel]):
         self.model = replace(self.model, others=learned)
         if not self.from_scratch:
             return self.trained(self.model)
-        weights = self._weights(reporter)
-        if weights is None:
+        model = self._proved(reporter)
+        if model is None:
             reporter.say(
                 "The network has not proved itself: the structural model answers alone."
             )
             return self.trained(replace(self.model, network=None))
-        model = replace(self.model, weights=weights)
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if self.is_guarded and not self._is_interrupted:
             reporter.say("It trains on, on all rows.")
             self._train_on(self.rows, reporter)
         return self.trained(model)
 
-    def _weights(self, reporter: Reporter) -> NetworkWeights | None:
-        """Return what counts of the network, by every fold that was held out."""
-        n_channels = self.model.sizes[0]
+    def _proved(self, reporter: Reporter) -> HybridModel | None:
+        """Return what counts of the networks, by every fold that was held out."""
+        model, n_channels = self.model, self.model.sizes[0]
+        most = farthest(self.network.reach)
         if not self.is_guarded:
-            return NetworkWeights.even(1.0, n_channels, farthest(self.network.reach))
+            whole = NetworkWeights.even(1.0, n_channels, most)
+            return replace(model, weights=whole)
         if self._is_given_up:
             return None
-        found: list[Evidence] = []
-        restarted: list[Evidence] = []
+        found: dict[str, list[Evidence]] = {"near": [], "far": [], "gap": []}
         for number, cut in enumerate(self.cuts):
-            if self._is_interrupted and found:
+            if self._is_interrupted and number:
                 break
             # what it forecasts next comes after the fold before: it may learn that
             if number:
                 self._train_on(self.rows.until(cut), reporter)
             with torch_threads(self.network):
-                found.append(self._evidence(number, self.model))
-                restarted.append(self._evidence(number, self.model, restarts=True))
-            if not has_prospects(found[-1], n_channels):
-                return None
+                near = self._evidence(number, model)
+                found["near"].append(near)
+                if not has_prospects(near, n_channels):
+                    return None
+                found["far"].append(self._evidence(number, model, restarts=True))
+                in_gaps = self._validation(number, in_gaps=True)
+                found["gap"].append(in_gaps.evidence())
         of_blocks = not self.of_series
-        return network_weights_of(
-            found,
+        weights = network_weights_of(
+            found["near"],
             n_channels,
             of_blocks=of_blocks,
-            restarted=restarted,
-            farthest=farthest(self.network.reach),
+            restarted=found["far"],
+            farthest=most,
         )
+        if weights is None:
+            return None
+        gap_weights = weights_of(found["gap"], n_channels, of_blocks=of_blocks)
+        return replace(model, weights=weights, gap_weights=gap_weights)
 
     def _learn_each(
         self, rows: Observations, schedule: Schedule, reporter: Reporter
@@ -327,17 +337,19 @@ class HybridTraining(Training[HybridModel]):
         judged = replace(self._validations[number], model=model)
         return judged.evidence(restarts)
 
-    def _validation(self, number: int) -> Validation:
+    def _validation(self, number: int, in_gaps: bool = False) -> Validation:
         """Forecast a fold, up to the next one, by a model of the rows before it."""
         rows, cuts = self.rows, self.cuts
         cut = cuts[number]
         # a fifth of many series hardly moves what all share
         structural = self.model.structural
         if not self.of_series:
-            every = self._every(rows)
-            # each series has a row there
-            begin = every.at_or_before(np.arange(len(cut)), rows.ticks[cut])
-            structural = fit_model(every.until(begin), known=self.known)
+            if number not in self._before:
+                every = self._every(rows)
+                # each series has a row there
+                begin = every.at_or_before(np.arange(len(cut)), rows.ticks[cut])
+                self._before[number] = fit_model(every.until(begin), known=self.known)
+            structural = self._before[number]
         if number + 1 < len(cuts):
             # series without rows before the next fold are left out; of others the
             # cut stays as far from the first row
@@ -351,6 +363,7 @@ class HybridTraining(Training[HybridModel]):
             cut=cut,
             structural=structural,
             model=self.model,
+            in_gaps=in_gaps,
         )
 
     def material(self, rows: Observations) -> Material:

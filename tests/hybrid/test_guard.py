@@ -18,6 +18,7 @@ from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.guard import (
     Evidence,
     Validation,
+    _usual,
     best_weight,
     has_prospects,
     network_weights_of,
@@ -160,9 +161,58 @@ def test_a_network_counts_as_far_as_on_every_fold_of_time(
     share = 0.0 if found is None else float(found.weights.mean())
     n = 6 * len(gains)  # clusters, which are shrunk by eight without a gain
     assert share == pytest.approx(weight * n / (n + 8), abs=0.03)
-    whole = network_weights_of(each, 1, of_blocks=False)
-    share = 0.0 if whole is None else float(whole.weights.mean())
-    assert share == pytest.approx(weight, abs=0.05)
+
+
+def of_series(gains: list[float], lengths: list[int]) -> Evidence:
+    """Return that of channels in so many series, where a network is right by a share.
+
+    Five answers each.
+    """
+    rng = np.random.default_rng(0)
+    parts = []
+    for channel, (gain, n) in enumerate(zip(gains, lengths, strict=True)):
+        series = np.repeat(np.arange(n), 5)
+        change = rng.normal(size=5 * n)
+        error = gain * change + 0.3 * rng.normal(size=5 * n)
+        lead = 1.0 + np.arange(5 * n) % 5
+        columns = np.full(5 * n, channel), lead, error, change, np.ones(5 * n)
+        parts.append(Evidence(series, *columns))
+    both = zip(*parts, strict=True)
+    return Evidence._make(np.concatenate(column) for column in both)
+
+
+@pytest.mark.parametrize(
+    ("gains", "lengths", "expected"),
+    [
+        ([0.8], [300], [0.8]),
+        ([0.8, 0.2], [300, 300], [0.8, 0.2]),
+        # what three series tell is next to nothing: they count as all do
+        ([0.7, 0.7, -1.0], [300, 300, 3], [0.7, 0.7, 0.5]),
+        # a channel that is never seen is not known to gain anything
+        ([0.8, 0.8], [300, 0], [0.8, 0.0]),
+        # of all together nothing is sure, of one there is
+        ([0.0, 0.0, 0.9], [300, 300, 300], [0.03, 0.03, 0.9]),
+    ],
+)
+def test_weights_of_many_series_shrink_towards_what_channels_share(
+    gains: list[float], lengths: list[int], expected: list[float]
+) -> None:
+    found = network_weights_of([of_series(gains, lengths)], len(gains), of_blocks=False)
+    assert found is not None
+    np.testing.assert_allclose(found.weights.mean(0), expected, atol=0.08)
+
+
+def test_where_many_series_tell_of_no_gain_nothing_counts() -> None:
+    lost = [of_series([-0.3, -0.1], [100, 100])]
+    assert network_weights_of(lost, 2, of_blocks=False) is None
+
+
+def test_what_is_nearly_exact_mostly_sets_no_usual_width() -> None:
+    """Of a channel that is sure of most values errors are no multiples of nothing."""
+    sure = np.where(np.arange(100) % 4 < 3, 1e-12, 1.0)
+    deviation = np.append(sure, 1e-5 + 0.0 * sure)
+    found = _usual(deviation, channel=np.repeat([0, 1], 100))
+    np.testing.assert_array_equal(np.unique(found), [1e-5, 0.01, 1.0])
 
 
 def test_a_level_that_is_nearly_exact_is_not_moved() -> None:

@@ -79,7 +79,14 @@ def case(request: pytest.FixtureRequest) -> Any:
         known = known_of(n_controls, **changed)
         with own_modes(gradients=False):
             numbers = np.arange(2)
-            return of(network_of(n_controls), windows, asked(leads), numbers, known)
+            return of(
+                network_of(n_controls),
+                windows,
+                asked(leads),
+                numbers,
+                known,
+                np.zeros(2),
+            )
 
     return answers, values, n_controls
 
@@ -107,7 +114,12 @@ def test_beyond_it_looks_ahead_from_its_forecasts_as_from_rows(case: Any) -> Non
         known = known._replace(times=known.times - 4)
     with own_modes(gradients=False):
         expected = ahead(
-            network_of(n_controls), windows, asked([0.5, 3.0]), np.arange(2), known
+            network_of(n_controls),
+            windows,
+            asked([0.5, 3.0]),
+            np.arange(2),
+            known,
+            np.zeros(2),
         )
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
@@ -119,7 +131,9 @@ def test_answers_follow_only_controls_up_to_them() -> None:
     leads = [6.0, 9.0, 15.0, 19.0]
     with own_modes(gradients=False):
         one, other = (
-            restarted(network_of(1), windows, asked(leads), np.arange(2), known)
+            restarted(
+                network_of(1), windows, asked(leads), np.arange(2), known, np.zeros(2)
+            )
             for known in (known_of(1), known_of(1, changed_from=13.0))
         )
     same = np.isclose(one, other, rtol=0, atol=1e-7).reshape(2, 4, 2)
