@@ -170,6 +170,18 @@ def the_highest_reading_is_known_before(run: Names) -> None:
     assert crossed[:first].iloc[-1] > 0.5
 
 
+@told_by("phase_portrait")
+def populations_come_back_to_where_they_were(run: Names) -> None:
+    forecaster = run["forecaster"]
+    assert forecaster.network_share_ > 0.5
+    path = forecaster.predict(fh=pd.timedelta_range("1D", "20D", freq="12h"))
+    # what stays the same on a path of the law, and how it differs between them
+    hares, lynxes = path["hares"], path["lynxes"]
+    kept = 0.1 * hares - 0.4 * np.log(hares) + 0.4 * lynxes - np.log(lynxes)
+    of_each = kept.groupby(level=0)
+    assert of_each.std().median() < 0.5 * of_each.mean().std()
+
+
 # --- the benchmark against ARIMA ------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ ORDER = (
     "sample_paths",
     "grid_search",
     "panel_transfer",
+    "phase_portrait",
 )
 
 # where a page that is being made names its picture
