@@ -59,8 +59,8 @@ print(states.iloc[:3, :4].round(2))
 # %%
 # Paths that close
 # ----------------
-# From each last row on, as long again as it was seen: the paths close, as populations do
-# that come back to where they were.
+# From each last row on, as long again as it was seen, paths close: populations come
+# back to where they were.
 
 axes = plot_phase(forecaster, columns=("hares", "lynxes"))
 axes.figure.savefig(output, dpi=120)
