@@ -205,26 +205,26 @@ class Adjustment:
     def on_mixture(self, mixture: Mixture) -> Mixture:
         """Return it after the move, of whose kind all components then are."""
         adjustment, middle = self.limited(mixture)
-        link, linked = self.link, mixture.is_linked
-        is_linked, values = not link.is_identity, mixture.original(mixture.means)
-        # the delta method: to first order u(y) has |du / dy| times the deviation
-        # of y, and y that of u over it; of a logarithm du / dy is 1 / y
+        link, is_linked = self.link, not self.link.is_identity
+        values = mixture.original(mixture.means)
+        # the delta method: to first order u(y) has |du / dy| times the deviation of y,
+        # which is that of another link over its own slope
+        slopes = [
+            link.log_slope(y) - own.log_slope(y)
+            for own, y in zip(mixture.links, values, strict=True)
+        ]
+        log_stretch = np.stack(slopes)
         if is_linked:
-            means = np.where(linked, mixture.means, link.of(values))
             # of a normal that reaches the link's end the slope there says nothing:
             # the deviation becomes one at most
             spread = np.maximum(np.hypot(mixture.spreads, mixture.noises), LEAST)
-            log_slope = np.minimum(link.log_slope(values), np.log(1 / spread))
-            stretch = np.exp(log_slope)
-        else:
-            means = values
-            slopes = [
-                own.log_slope(y) for own, y in zip(mixture.links, values, strict=True)
-            ]
-            stretch = np.exp(-np.stack(slopes))
-        # components that are of the move's kind already keep their units
-        is_same = linked == is_linked
-        stretch = np.where(is_same, 1.0, stretch)
+            log_stretch = np.minimum(log_stretch, np.log(1 / spread))
+        # components that are of the move's link already keep their units
+        is_same = np.array(
+            [[own._replace(least=link.least) == link] for own in mixture.links]
+        )
+        means = np.where(is_same, mixture.means, link.of(values))
+        stretch = np.where(is_same, 1.0, np.exp(log_stretch))
         factor = adjustment.factor * stretch
         from_middle = adjustment.factor * (means - middle)
         return replace(
@@ -235,7 +235,7 @@ class Adjustment:
             links=(link,) * len(mixture.links),
             fading=factor**2 * mixture.fading,
             # of what was none of a link nothing says how far sums lie from medians
-            smearing=mixture.smearing * (is_same & is_linked),
+            smearing=mixture.smearing * np.where(is_linked, mixture.is_linked, 0.0),
         )
 
     def on_paths(self, paths: Paths, mixture: Mixture) -> Paths:

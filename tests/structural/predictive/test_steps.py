@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,34 @@ def test_quantiles_of_many_paths_are_the_quantiles(name: str, link: Link) -> Non
             # of what ends at a limit many values are the quantile
             assert (paths[:, query] <= quantile + room).mean() > level - 0.012
             assert (paths[:, query] < quantile - room).mean() < level + 0.012
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_a_move_is_of_components_whose_logarithms_begin_elsewhere(
+    weight: float,
+) -> None:
+    """A series that has zeros is a logarithm of y and a little more."""
+    of = mixture(Link(low=0.0, past=0.5))
+    of = replace(of, means=0.5 * of.means, spreads=0.2 * of.spreads)
+    every = np.ones(3)
+    target = np.log([2.0, 5.0, 9.0])
+    move = Adjustment(
+        link=LOGARITHM,
+        target=target,
+        weight=weight * every,
+        factor=every,
+        most=np.inf * every,
+        usual=np.nan * every,
+    )
+    middle = np.log(of.medians())
+    found = move.on_mixture(of)
+    expected = np.exp(middle + weight * (target - middle))
+    np.testing.assert_allclose(found.medians(), expected, rtol=0.02)
+    # the last query has one component: its deviation is that of the other logarithm
+    ends = found.quantiles(np.array([0.16, 0.84]))[2]
+    before = np.log(of.quantiles(np.array([0.16, 0.84]))[2])
+    np.testing.assert_allclose(np.diff(np.log(ends)), np.diff(before), rtol=0.1)
+    assert set(found.links) == {LOGARITHM}
 
 
 def test_a_component_without_weight_tells_nothing() -> None:
