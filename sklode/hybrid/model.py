@@ -180,22 +180,11 @@ class HybridModel(TrainedModel):
         found: list[Adjustment | None] = [None] * self.sizes[0]
         if self.network is None or self.weights is None:
             return found
-        # Times of queries count from each series' first row, of all rows; leads, from
-        # the row with a value before. Both are in one unit, see `HybridTraining`.
-        first = history.rows.ticks[history.rows.bounds[:-1]]
         known, seen = self.read(known, history.observations)
-        times = ticks_between(first[seen.series], seen.ticks) / self.units.time
-        # series without y have no lead: they come last
-        has_y = queries.series < len(seen.keys)
-        own = np.minimum(queries.series, len(seen.keys) - 1)
-        begin, end = seen.bounds[:-1][own], seen.bounds[1:][own]
-        row = rows_before(seen.bounds, times, own, asked=queries.times)
-        is_after = row >= begin
-        row = np.maximum(row, begin)
-        lead = np.where(has_y, queries.times - times[row], np.inf)
-        lead = np.where(is_after, lead, -1.0)
-        is_ahead = row == end - 1
-        n_beyond = int((is_ahead & (lead > self.weights.reach)).sum())
+        row, passed = _rows_before(history, seen, queries, unit=self.units.time)
+        is_ahead = row == seen.bounds[1:][seen.series[row]] - 1
+        lead = np.where(is_ahead, passed, -1.0)
+        n_beyond = int((lead > self.weights.reach).sum())
         if n_beyond > len(lead) / 2:
             warnings.warn(
                 f"the network counts up to {self._reach_in_words(seen.like)} after a "
@@ -205,13 +194,13 @@ class HybridModel(TrainedModel):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        # in a gap what counts is how far the nearest row is, to either side
-        after = times[np.minimum(row + 1, end - 1)] - queries.times
-        in_gap = ~is_ahead & (lead <= self.reach)
-        gap = np.where(in_gap, np.minimum(lead, after), -1.0)
-        parts = [(self.weights, np.where(is_ahead, lead, -1.0))]
+        parts = [(self.weights, lead)]
         if self.gap_weights is not None:
-            parts.append((self.gap_weights, gap))
+            # what counts in a gap is how far the nearest row is, to either side
+            gaps = np.append(seen.gaps, 0.0)[row] / self.units.time
+            is_inside = ~is_ahead & (passed <= self.reach)
+            nearest = np.minimum(passed, gaps - passed)
+            parts.append((self.gap_weights, np.where(is_inside, nearest, -1.0)))
         shape = len(lead), len(found)
         weights, factors, most = np.zeros(shape), np.ones(shape), np.zeros(shape)
         usual = np.full(shape, np.nan)
@@ -221,7 +210,7 @@ class HybridModel(TrainedModel):
             most[mine] = table.most
         which = np.flatnonzero(weights.any(axis=1))
         target = np.zeros(shape)
-        target[which] = self.forecasts(seen, known, row=row[which], lead=lead[which])
+        target[which] = self.forecasts(seen, known, row[which], lead=passed[which])
         # a latent state that overflows, or a step that no solver could take
         unknown = ~np.isfinite(target)
         if unknown.any():
@@ -238,7 +227,7 @@ class HybridModel(TrainedModel):
         weights[unknown] = 0.0
         # measured in units that all series share, given in the series' own
         _, scale = self.units.of_all(seen)
-        usual = usual * scale[own]
+        usual = usual * scale[seen.series[row]]
         for channel in np.flatnonzero(weights.any(0)).tolist():
             found[channel] = Adjustment(
                 # the network's logarithms are cut off at small values, y's are not
@@ -360,6 +349,25 @@ class HybridModel(TrainedModel):
         is_read[np.maximum(read, first[:, None])] = True
         place = np.cumsum(is_read) - 1
         return Origins(seen.where(is_read), self.units, whole=seen), place[row]
+
+
+def _rows_before(
+    history: History, seen: Observations, queries: ChannelRows, unit: float
+) -> tuple[Numbers, Array]:
+    """Return the row ``seen`` at or before each query, and the time that has passed.
+
+    Before a series' first one that is negative; of a series without any, infinite.
+    """
+    # times of queries count from each series' first row, with y or without
+    first = history.rows.ticks[history.rows.bounds[:-1]]
+    times = ticks_between(first[seen.series], seen.ticks) / unit
+    # series without y come last
+    has_y = queries.series < len(seen.keys)
+    own = np.minimum(queries.series, len(seen.keys) - 1)
+    row = rows_before(seen.bounds, times, own, asked=queries.times)
+    row = np.where(has_y, np.maximum(row, seen.bounds[own]), len(times) - 1)
+    passed: Array = np.where(has_y, queries.times - times[row], np.inf)
+    return row, passed
 
 
 def _check_begun(passed: Array, index: pd.Index) -> None:
