@@ -16,8 +16,8 @@ from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
 from sklode.structural.effects.lags import FADES
 
-_MOST_GIVEN = 0.5  # share of rows with y, of a column whose rows are impulses
-_MOSTLY = 0.5  # of impulses, that have no y; of rows, that repeat what is held
+_MOST_TOLD = 0.5  # share of rows with y, that tell an impulse or a change
+_MOSTLY = 0.5  # share of impulses and changes, that have no y
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ControlForms:
 
     A column that is given at rows of its own, without y, is one of impulses, as doses
     are. It becomes several controls, sums of what was given and fades since, each at a
-    rate. One that mostly repeats its row before is held until the next one.
+    rate. One that mostly stays, and changes at such rows, is held until the next one.
     """
 
     columns: Numbers  # (control,), of X
@@ -40,12 +40,11 @@ class ControlForms:
         rates: list[float] = []
         is_next = np.diff(rows.series) == 0
         for k, values in enumerate(rows.controls.T):
-            if _has_impulses(rows, values):
+            changes = np.append(False, (np.diff(values) != 0) & is_next)
+            if _is_told_alone(rows, np.not_equal(values, 0)):
                 own = (1 / FADES[FADES <= max(longest, FADES[0])]).tolist()
             else:
-                changes = np.diff(values)[is_next] != 0
-                is_held = changes.any() and changes.mean() < 1 - _MOSTLY
-                own = [0.0 if is_held else np.nan]
+                own = [0.0 if _is_told_alone(rows, changes) else np.nan]
             columns += [k] * len(own)
             rates += own
         return cls(np.array(columns, dtype=np.int64), np.array(rates), rows.sizes[1])
@@ -107,10 +106,12 @@ class ControlForms:
         return KnownControls(read.bounds, times, values, self.rates)
 
 
-def _has_impulses(rows: Observations, values: Array) -> bool:
-    """Return whether a column is mostly given where y has no value."""
+def _is_told_alone(rows: Observations, is_told: Flags) -> bool:
+    """Return whether what a column tells, at some rows, stands where y has no value.
+
+    And at few rows with y: else these show when it comes.
+    """
     is_seen: Flags = np.any(np.isfinite(rows.values), axis=1)
-    is_given: Flags = np.not_equal(values, 0)
-    if not is_given.any() or is_given[is_seen].mean() >= _MOST_GIVEN:
+    if not is_told.any() or is_told[is_seen].mean() >= _MOST_TOLD:
         return False
-    return bool(is_seen[is_given].mean() <= 1 - _MOSTLY)
+    return bool(is_seen[is_told].mean() <= 1 - _MOSTLY)

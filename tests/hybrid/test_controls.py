@@ -29,6 +29,8 @@ def column(kind: str) -> pd.Series:
         "held": np.searchsorted(GIVEN, stamps, side="right") % 3,
         "line": np.sin(stamps / 7.0),
         "flag": np.where(np.arange(len(stamps)) % 9 == 2, 1.0, 0.0),
+        # changes are told with y alone: between two rows nobody knows when
+        "steps": np.searchsorted(READ[::7], stamps, side="right") % 3,
         "constant": np.ones(len(stamps)),
     }
     return pd.Series(values[kind], stamps, dtype=float)
@@ -42,9 +44,17 @@ def rows_of(*kinds: str) -> Observations:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("held", [0.0]), ("line", [np.nan]), ("flag", [0.0]), ("constant", [np.nan])],
+    [
+        ("held", [0.0]),
+        ("line", [np.nan]),
+        ("flag", [np.nan]),
+        ("steps", [np.nan]),
+        ("constant", [np.nan]),
+    ],
 )
-def test_a_column_that_repeats_itself_is_held(kind: str, expected: list[float]) -> None:
+def test_a_column_that_changes_at_rows_without_y_is_held(
+    kind: str, expected: list[float]
+) -> None:
     forms = ControlForms.of(rows_of(kind), UNIT, REACH)
     np.testing.assert_array_equal(forms.rates, expected)
     assert forms.are_columns
