@@ -90,7 +90,7 @@ class HybridTraining(Training[HybridModel]):
 
     fills_X = True
     network: HybridODE
-    _is_given_up = _is_interrupted = False
+    _is_given_up = _is_interrupted = _is_learned = False
     _scaled: tuple[Observations, Origins] | None = None
 
     def begin(self) -> None:
@@ -221,6 +221,8 @@ class HybridTraining(Training[HybridModel]):
             reporter.say("No network: its rows are too few, or pretraining left none.")
             return self.model
         trainers = self._learn_each(self.learned, self.schedule, reporter)
+        self.note(trainers)
+        self._is_learned = True
         # where one was interrupted those after it have learned nothing
         learned = self.model.networks[1 : len(trainers)]
         self.model = replace(self.model, others=learned)
@@ -300,7 +302,6 @@ class HybridTraining(Training[HybridModel]):
         self._is_interrupted |= any(trainer.interrupted for trainer in found)
         for network in self.model.networks:
             network.eval()
-        self.phases += found
         return found
 
     def _train_on(self, rows: Observations, reporter: Reporter) -> None:
@@ -318,11 +319,12 @@ class HybridTraining(Training[HybridModel]):
                 reporter.say(
                     "Training on diverged: the network stays as it was proved."
                 )
+        self.note(trainers)
 
     def _goes_on(self, epoch: int) -> bool:
         """Return whether the first network has prospects, after a third."""
         tried = math.ceil(_TRIED * self.schedule.n_epochs)
-        if self.is_guarded and epoch == tried and not self.phases:
+        if self.is_guarded and epoch == tried and not self._is_learned:
             alone = replace(self.model, others=())
             evidence = self._evidence(0, alone)
             self._is_given_up = not has_prospects(evidence, self.model.sizes[0])

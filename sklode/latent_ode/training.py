@@ -156,7 +156,7 @@ class LatentODETraining(Training[LatentODEModel]):
     def train(self, reporter: Reporter) -> LatentODEModel:
         """Begin, train, calibrate the spreads, and return the model."""
         self.begin()
-        self.phases = [self.learn(self.material(), self.schedule, reporter)]
+        self.note([self.learn(self.material(), self.schedule, reporter)])
         self.network.eval()
         with torch_threads(self.network):
             found = measured_calibration(

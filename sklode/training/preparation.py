@@ -11,7 +11,7 @@ import functools
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, Generic, TypeVar
 
@@ -73,7 +73,7 @@ class Training(ABC, Generic[Model]):
         self.settings, self.purpose, self.n_ahead = settings, purpose, n_ahead
         self.rows, self._history = history.observations, history
         self.rng, self.start = rng, start
-        self.phases: list[Trainer] = []  # in the order of the history
+        self._phases: list[tuple[list[Record], int]] = []  # see `note`
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.from_scratch = start is None or start.network is None
         self.architecture = architecture_of(settings)
@@ -136,15 +136,22 @@ class Training(ABC, Generic[Model]):
             trainer.fit(reporter)
         return trainer
 
+    def note(self, trainers: Sequence[Trainer]) -> None:
+        """Keep of trainings, in their order, what the history will tell.
+
+        No trainer is kept: its batches are drawn by this training, and would hold it.
+        """
+        self._phases += [(one.records, one.best_epoch) for one in trainers]
+
     def trained(self, model: Model) -> Model:
         """Return a model that tells how its network has learned, phase by phase."""
         rows: list[Record] = []
         best = 0
-        for number, phase in enumerate(self.phases, start=1):
+        for number, (records, best_epoch) in enumerate(self._phases, start=1):
             before = len(rows)
-            if phase.best_epoch:  # else the weights are those of before
-                best = before + phase.best_epoch
-            for record in phase.records:
+            if best_epoch:  # else the weights are those of before
+                best = before + best_epoch
+            for record in records:
                 named = {"epoch": before + record["epoch"], "phase": number}
                 if record["restored_epoch"]:
                     named["restored_epoch"] = before + record["restored_epoch"]
@@ -152,7 +159,7 @@ class Training(ABC, Generic[Model]):
         # later trainings take a share of the first one, not of each other
         whole = self.model.whole_epochs
         if self.from_scratch:
-            whole = len(self.phases[0].records)
+            whole = len(self._phases[0][0])
         return replace(model, rows=rows, best_epoch=best, whole_epochs=whole)
 
 
