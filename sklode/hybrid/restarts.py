@@ -10,6 +10,7 @@ Tested in tests/hybrid/test_restarts.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -36,37 +37,43 @@ def farthest(reach: float) -> float:
 
 
 def ahead(
-    network: HybridODE,
+    networks: Sequence[HybridODE],
     windows: Windows,
     queries: Queries,
     series: Numbers,
     known: KnownControls | None,
     start: Array,
 ) -> Array:
-    """Return what is asked after windows, within reach: (answer,), scaled.
+    """Return the networks' mean of what is asked after windows, within reach.
 
-    ``series`` has the windows' own, whose controls are ``known``, and ``start`` where
-    they end, (window,). Queries are sorted by window.
+    Scaled, (answer,). ``series`` has the windows' own, whose controls are ``known``,
+    and ``start`` where they end, (window,). Queries are sorted by window.
     """
     if not len(queries.lead):
         return np.empty(0)
-    path = control_path(known, series, start, float(queries.lead.max()), network)
-    answers = network.predict(batch_of(windows, queries, path, network))
-    found: Array = answers.double().cpu().numpy()
+    like, longest = networks[0], float(queries.lead.max())
+    path = control_path(known, series, start, longest, like)
+    batch = batch_of(windows, queries, path, like)
+    answers = torch.stack([network.predict(batch) for network in networks])
+    found: Array = answers.double().mean(0).cpu().numpy()
     return found
 
 
 def restarted(
-    network: HybridODE,
+    networks: Sequence[HybridODE],
     windows: Windows,
     queries: Queries,
     series: Numbers,
     known: KnownControls | None,
     start: Array,
 ) -> Array:
-    """Return the same of leads of any length, by as many restarts as fit in."""
-    length = stage(network.reach)
-    at_once = max(_ROWS_AT_ONCE // (int(length) * network.n_channels), 1)
+    """Return the same of leads of any length, by as many restarts as fit in.
+
+    Rows are the networks' mean, so that these stay together.
+    """
+    like = networks[0]
+    length = stage(like.reach)
+    at_once = max(_ROWS_AT_ONCE // (int(length) * like.n_channels), 1)
     found = np.empty(len(queries.lead))
     for first in range(0, len(series), at_once):
         end = first + at_once
@@ -80,18 +87,18 @@ def restarted(
         for number in range(int(each.max(initial=0)) + 1):
             which = each == number
             if number:
-                now = _continued(network, now, length, numbers, known, begun)
+                now = _continued(networks, now, length, numbers, known, begun)
                 begun, passed = begun + length, passed + length
             if which.any():
                 asked = own.part(which)
                 asked = asked._replace(lead=asked.lead - passed)
-                answers[which] = ahead(network, now, asked, numbers, known, begun)
+                answers[which] = ahead(networks, now, asked, numbers, known, begun)
         found[part] = answers
     return found
 
 
 def _continued(
-    network: HybridODE,
+    networks: Sequence[HybridODE],
     windows: Windows,
     length: float,
     series: Numbers,
@@ -99,7 +106,7 @@ def _continued(
     begun: Array,
 ) -> Windows:
     """Return windows with what follows: forecasts as rows, a unit of time apart."""
-    n, n_channels = len(windows.ages), network.n_channels
+    n, n_channels = len(windows.ages), networks[0].n_channels
     times = np.arange(1.0, length + 1)
     each = len(times) * n_channels
     queries = Queries(
@@ -108,10 +115,10 @@ def _continued(
         np.tile(np.repeat(times, n_channels), n),
         np.full(n * each, -1),
     )
-    values = ahead(network, windows, queries, series, known, begun)
+    values = ahead(networks, windows, queries, series, known, begun)
     values = values.reshape(n, len(times), n_channels).astype(np.float32)
     controls = None
-    path = control_path(known, series, begun, length, network)
+    path = control_path(known, series, begun, length, networks[0])
     if path is not None:
         at = torch.as_tensor(times).to(path.times).expand(n, -1)
         controls = path.at(at).cpu().numpy()[:, ::-1]

@@ -59,12 +59,17 @@ def asked(leads: list[float]) -> Queries:
     )
 
 
-def network_of(n_controls: int) -> Any:
-    torch.manual_seed(0)
+def network_of(n_controls: int, seed: int = 0) -> Any:
+    torch.manual_seed(seed)
     made = build_network(tiny_network(), 2, n_controls, REACH)
     with torch.no_grad():
         made.own_lines.normal_(std=0.3)
     return made.eval()
+
+
+def networks_of(n_controls: int) -> list[Any]:
+    """Return two, of whose forecasts the mean counts."""
+    return [network_of(n_controls, seed) for seed in (0, 1)]
 
 
 @pytest.fixture(params=[0, 1], ids=["alone", "with X"])
@@ -80,7 +85,7 @@ def case(request: pytest.FixtureRequest) -> Any:
         with own_modes(gradients=False):
             numbers = np.arange(2)
             return of(
-                network_of(n_controls),
+                networks_of(n_controls),
                 windows,
                 asked(leads),
                 numbers,
@@ -114,7 +119,7 @@ def test_beyond_it_looks_ahead_from_its_forecasts_as_from_rows(case: Any) -> Non
         known = known._replace(times=known.times - 4)
     with own_modes(gradients=False):
         expected = ahead(
-            network_of(n_controls),
+            networks_of(n_controls),
             windows,
             asked([0.5, 3.0]),
             np.arange(2),
@@ -132,7 +137,7 @@ def test_answers_follow_only_controls_up_to_them() -> None:
     with own_modes(gradients=False):
         one, other = (
             restarted(
-                network_of(1), windows, asked(leads), np.arange(2), known, np.zeros(2)
+                networks_of(1), windows, asked(leads), np.arange(2), known, np.zeros(2)
             )
             for known in (known_of(1), known_of(1, changed_from=13.0))
         )
