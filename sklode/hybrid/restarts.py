@@ -54,8 +54,8 @@ def ahead(
     like, longest = networks[0], float(queries.lead.max())
     path = control_path(known, series, start, longest, like)
     batch = batch_of(windows, queries, path, like)
-    answers = torch.stack([network.predict(batch) for network in networks])
-    found: Array = answers.double().mean(0).cpu().numpy()
+    answers = (network.predict(batch) for network in networks)
+    found: Array = np.mean([one.double().cpu().numpy() for one in answers], axis=0)
     return found
 
 
