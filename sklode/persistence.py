@@ -617,11 +617,10 @@ def _named_days_17(window: int = 0, **parts: Any) -> modulation.NamedDays:
     return modulation.NamedDays(window=window, of_periods=window > 0, **parts)
 
 
-def _hybrid_model_19(units: Units, **parts: Any) -> HybridModel:
+def _hybrid_model_19(units: Units, **parts: Any) -> object:
     """Return a model of a format whose networks read columns of X as they are."""
     forms = ControlForms.of_columns(len(units.control_location))
-    made = partial(_model, HybridModel, hybrid.build_network)
-    return made(units=units, forms=forms, **parts)
+    return _KINDS["HybridModel"].make(units=units, forms=forms, **parts)
 
 
 # What makes the kinds of formats before that had other names or parts.

@@ -150,13 +150,6 @@ class Observations:
             like=self.like,
         )
 
-    def latest(self, n_rows: int) -> Observations:
-        """Return the last rows of each series, so many at most."""
-        first = np.maximum(self.bounds[1:] - n_rows, self.bounds[:-1])
-        row = np.arange(len(self.ticks))
-        is_late = row >= np.repeat(first, self.lengths)
-        return self.where(is_late)
-
     def until(self, cut: Numbers) -> Observations:
         """Return each series' rows before the row ``cut``, (series,)."""
         row = np.arange(len(self.ticks))

@@ -103,7 +103,8 @@ class ControlForms:
         read = read.rows(own, read.bounds[: len(since) + 1], read.keys[: len(since)])
         times = ticks_between(since[read.series], read.ticks) / units.time
         values = units.controls(read.controls)
-        return KnownControls(read.bounds, times, values, self.rates)
+        rates = None if np.isnan(self.rates).all() else self.rates
+        return KnownControls(read.bounds, times, values, rates)
 
 
 def _is_told_alone(rows: Observations, is_told: Flags) -> bool:

@@ -258,7 +258,8 @@ class HybridModel(TrainedModel):
         rows, window = np.unique(row[order], return_inverse=True)
         lead = passed[order] / self.units.time
         asked = Queries(window, 0 * window, lead, np.full(len(lead), -1))
-        windows = Origins(seen, self.units).seen(rows, self.window_length)
+        origins, place = self._read_from(seen, rows)
+        windows = origins.seen(place, self.window_length)
         table = np.empty((2, len(lead), network.latent_size))
         at_once = max(_STATES_AT_ONCE // network.latent_size**2, 1)
         for begin in range(0, len(rows), at_once):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -76,13 +76,7 @@ weather (one series) 5 and 18 % larger.
 """
 
 _FEWEST_SEEN = 3
-_MOST_NETWORKS = 100
 _ANSWERS = 4096  # values that a batch asks for at most
-
-
-def _always(epoch: int) -> bool:
-    """Return that a training goes on."""
-    return True
 
 
 class HybridTraining(Training[HybridModel]):
@@ -90,7 +84,7 @@ class HybridTraining(Training[HybridModel]):
 
     fills_X = True
     network: HybridODE
-    _is_given_up = _is_interrupted = _is_learned = False
+    _is_given_up = _is_interrupted = False
     _scaled: tuple[Observations, Origins] | None = None
 
     def begin(self) -> None:
@@ -152,8 +146,9 @@ class HybridTraining(Training[HybridModel]):
 
     def _seeds_of(self, seed: int) -> list[int]:
         """Return a seed for each network, of which the first is this one."""
-        more = np.random.default_rng(seed).integers(2**31 - 1, size=_MOST_NETWORKS)
-        return [seed, *more.tolist()][: self.settings.n_networks]
+        n_others = self.settings.n_networks - 1
+        more = np.random.default_rng(seed).integers(2**31 - 1, size=n_others)
+        return [seed, *more.tolist()]
 
     def _model_without_network(self, kept: HybridModel | None) -> HybridModel:
         """Return the structural model, or the one that is kept, with its units."""
@@ -220,9 +215,10 @@ class HybridTraining(Training[HybridModel]):
         if self.model.network is None:
             reporter.say("No network: its rows are too few, or pretraining left none.")
             return self.model
-        trainers = self._learn_each(self.learned, self.schedule, reporter)
+        trainers = self._learn_each(
+            self.learned, self.schedule, reporter, goes_on=self._goes_on
+        )
         self.note(trainers)
-        self._is_learned = True
         # where one was interrupted those after it have learned nothing
         learned = self.model.networks[1 : len(trainers)]
         self.model = replace(self.model, others=learned)
@@ -278,27 +274,32 @@ class HybridTraining(Training[HybridModel]):
         return replace(model, weights=weights, gap_weights=gap_weights)
 
     def _learn_each(
-        self, rows: Observations, schedule: Schedule, reporter: Reporter
+        self,
+        rows: Observations,
+        schedule: Schedule,
+        reporter: Reporter,
+        goes_on: Callable[[int], bool] | None = None,
     ) -> list[Trainer]:
-        """Train all networks, the others if the first one has prospects."""
+        """Train all networks: the first as long as it ``goes_on``, then the others."""
 
-        def learn(number: int) -> Trainer:
+        def learn(
+            number: int, reporter: Reporter, **how: Callable[[int], bool]
+        ) -> Trainer:
             twin = copy.copy(self)
             twin.network = self.model.networks[number]
             twin.generator = self.generators[number]
-            return twin.learn(
-                twin.material(rows),
-                schedule=schedule,
-                # bars of several threads are several
-                reporter=Reporter(reporter.verbose) if number else reporter,
-                goes_on=_always if number else self._goes_on,
-            )
+            material = twin.material(rows)
+            return twin.learn(material, schedule=schedule, reporter=reporter, **how)
 
         self._usable(self.model, rows)  # scaled once for all
-        found = [learn(0)]
+        how = {} if goes_on is None else {"goes_on": goes_on}
+        found = [learn(0, reporter, **how)]
         if not (found[0].interrupted or self._is_given_up):
-            others = range(1, len(self.model.networks))
-            found += Parallel(require="sharedmem")(map(delayed(learn), others))
+            # bars of several threads are several
+            found += Parallel(require="sharedmem")(
+                delayed(learn)(number, Reporter(reporter.verbose))
+                for number in range(1, len(self.model.networks))
+            )
         self._is_interrupted |= any(trainer.interrupted for trainer in found)
         for network in self.model.networks:
             network.eval()
@@ -324,7 +325,7 @@ class HybridTraining(Training[HybridModel]):
     def _goes_on(self, epoch: int) -> bool:
         """Return whether the first network has prospects, after a third."""
         tried = math.ceil(_TRIED * self.schedule.n_epochs)
-        if self.is_guarded and epoch == tried and not self._is_learned:
+        if self.is_guarded and epoch == tried:
             alone = replace(self.model, others=())
             evidence = self._evidence(0, alone)
             self._is_given_up = not has_prospects(evidence, self.model.sizes[0])

@@ -115,9 +115,7 @@ def control_path(
     spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
     times, values = known.paths(series, start, start + length + spacing)
     since = (times - start[:, None]).astype(np.float32)
-    rates = None
-    if known.rates is not None and not np.isnan(known.rates).all():
-        rates = _tensor(known.rates, network)
+    rates = None if known.rates is None else _tensor(known.rates, network)
     return ControlPath(_tensor(since, network), _tensor(values, network), rates)
 
 

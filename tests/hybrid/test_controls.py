@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,7 @@ def test_controls_are_sums_of_doses_at_any_time(asked: float) -> None:
     forms = ControlForms.of(every, UNIT, REACH)
     known, seen = forms.read(every, every.observed(), UNIT)
     units = Units.of(seen, UNIT)
-    units = Units(
-        **{**vars(units), "control_location": np.zeros(len(forms.columns))},
-    )
+    units = replace(units, control_location=np.zeros(len(forms.columns)))
     first = seen.ticks[seen.bounds[:-1]]
     controls = forms.known(known, since=first, units=units)
     network = network_of(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,17 +57,11 @@ def test_the_mean_of_their_forecasts_counts(
         return found
 
     monkeypatch.setattr(HybridModel, "forecasts", noted)
-    networks = forecaster._model.networks
-    for k in range(3):
-        only = forecaster._model.__class__(
-            **vars(forecaster._model) | {"network": networks[k], "others": ()}
-        )
-        answers = only.answers(forecaster._history, 0, None)
-        answers.means(
-            forecaster._history.queries(
-                forecaster._history.rows_ahead(pd.Index(STEPS)), None
-            )
-        )
+    model, history = forecaster._model, forecaster._history
+    queries = history.queries(history.rows_ahead(pd.Index(STEPS)), None)
+    for network in model.networks:
+        only = replace(model, network=network, others=())
+        only.answers(history, 0, None).means(queries)
     forecaster.predict(STEPS)
     *each, mean = targets
     np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6)
