@@ -76,8 +76,8 @@ Make: TypeAlias = Callable[..., object]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
-FORMAT_VERSION = 20  # rises with every change of what a file holds
-_READ = (*range(14, 20), FORMAT_VERSION)  # what the older ones lack has a default
+FORMAT_VERSION = 21  # rises with every change of what a file holds
+_READ = (*range(14, 21), FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -355,6 +355,8 @@ def _model(
         return kind(network=None, **parts)
     if parts.get("others"):
         parts["others"] = tuple(made_of(one) for one in parts["others"])
+    if parts.get("backward"):
+        parts["backward"] = made_of(parts["backward"])
     return kind(network=made_of(network), **parts)
 
 

@@ -190,13 +190,13 @@ def test_no_pickle_is_run(
     assert load(path).state == "fitted"
 
 
-@pytest.mark.parametrize("number", [13, 21])
+@pytest.mark.parametrize("number", [13, 22])
 def test_files_of_other_formats_are_refused(
     number: int, path: Path, written: bytes
 ) -> None:
     text = {"format_version": number, "sklode_version": "9"}
     changed(written, path, lambda found, _: found.update(text))
-    expected = rf"got version {number} of the format, not 14 .* 20\. Use sklode 9 "
+    expected = rf"got version {number} of the format, not 14 .* 21\. Use sklode 9 "
     with pytest.raises(WeightsFileError, match=expected):
         load(path)
 
@@ -366,6 +366,14 @@ def test_a_network_of_format_19_reads_columns_of_X_as_they_are() -> None:
     X = pd.DataFrame({"u": np.sin(np.arange(60, 66) / 3)}, stamps)
     forecast = load(path).predict(fh=range(1, 7), X=X)
     expected = [13.3027889, 13.996424, 14.0112305, 14.1543005, 14.4238168, 14.8015524]
+    np.testing.assert_allclose(forecast, expected, rtol=1e-5)
+
+
+def test_networks_of_format_20_look_ahead_alone() -> None:
+    path = Path(__file__).parent / "format_20" / "doses.safetensors"
+    X = pd.DataFrame({"dose": [0.0, 0.0, 5.0, 0.0]}, [20, 160, 162, 165])
+    forecast = load(path).predict_at(X.index, X=X).to_numpy().ravel()
+    expected = [1.3257783, 0.8235765, 1.0116717, 1.1168068]
     np.testing.assert_allclose(forecast, expected, rtol=1e-5)
 
 

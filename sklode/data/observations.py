@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -155,6 +155,18 @@ class Observations:
         row = np.arange(len(self.ticks))
         is_before = row < np.repeat(cut, self.lengths)
         return self.where(is_before)
+
+    def opposite(self, rows: Numbers) -> Numbers:
+        """Return the places of rows where each series runs the other way."""
+        series = np.searchsorted(self.bounds, rows, side="right") - 1
+        return self.bounds[series] + self.bounds[series + 1] - 1 - rows
+
+    def reversed(self) -> Observations:
+        """Return the same rows in reversed time: ticks count backward."""
+        rows = self.rows(
+            self.opposite(np.arange(len(self.ticks))), self.bounds, self.keys
+        )
+        return replace(rows, ticks=-rows.ticks)
 
     def observed(self) -> Observations:
         """Return the rows with an observed value, of the series that have any."""

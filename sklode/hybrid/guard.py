@@ -183,12 +183,16 @@ class Validation:
             )
         known = _parts(every, begins, np.minimum(until, last))
         own = series[queries.window]
+        place, row = every.at_or_before(own, ticks[queries.row]), queries.row
+        given = observations, every, before
+        if model.forms.runs_back:
+            # the structural model knows time as it is
+            row, place = observations.opposite(row), every.opposite(place)
+            given = observations.reversed(), every.reversed(), before.reversed()
         low, median, high, truth = _forecast(
-            observations,
-            queries=queries,
-            every=every,
-            place=every.at_or_before(own, ticks[queries.row]),
-            before=before,
+            *given,
+            queries=queries._replace(row=row),
+            place=place,
             structural=structural,
             links=model.units.links,
         )
@@ -471,10 +475,10 @@ def _blocks(scaled: Origins, cut: Numbers, queries: Queries, own: Numbers) -> Nu
 
 def _forecast(
     observations: Observations,
-    queries: Queries,
     every: Observations,
-    place: Numbers,
     before: Observations,
+    queries: Queries,
+    place: Numbers,
     structural: StructuralModel,
     links: tuple[Link, ...],
 ) -> Array:
@@ -497,9 +501,11 @@ def _forecast(
         place=place,
         n=N_PATHS,
     )
+    # in reversed time a window's queries come latest first
+    order = np.lexsort((times, queries.window))
     table[3] = observations.values[queries.row, queries.channel]
     for k in np.unique(queries.channel):
-        mine = np.flatnonzero(queries.channel == k)
+        mine = order[queries.channel[order] == k]
         rows = ChannelRows.from_series(
             series=queries.window[mine],
             times=times[mine],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -105,6 +105,8 @@ class HybridModel(TrainedModel):
     forms: ControlForms
     weights: NetworkWeights | None = None  # None: nothing counts
     gap_weights: NetworkWeights | None = None  # likewise, by the nearest row's distance
+    backward: HybridODE | None = None  # looks ahead in reversed time
+    backward_weights: NetworkWeights | None = None
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -115,6 +117,22 @@ class HybridModel(TrainedModel):
     def networks(self) -> tuple[HybridODE, ...]:
         """All networks."""
         return () if self.network is None else (self.network, *self.others)
+
+    @property
+    def reversed(self) -> HybridModel | None:
+        """The model of reversed time, where one is proved."""
+        if self.backward is None:
+            return None
+        return replace(
+            self,
+            network=self.backward,
+            others=(),
+            weights=self.backward_weights,
+            forms=self.forms.reversed(),
+            gap_weights=None,
+            backward=None,
+            backward_weights=None,
+        )
 
     @property
     def weighed(self) -> NetworkWeights:
@@ -154,24 +172,27 @@ class HybridModel(TrainedModel):
             return "does not count: the structural model alone forecasts"
         return (
             "moves the structural model's forecast, by a weight of "
-            f"{self.share:.2g} on average,\nup to {self._reach_in_words(like)} after "
-            f"a series' last row{self._gaps_in_words(like)} alone answers"
-        )
-
-    def _gaps_in_words(self, like: pd.Index) -> str:
-        """Return what it does in gaps, and where it does nothing."""
-        if self.gap_weights is None:
-            return "; farther, before it and in gaps that"
-        share = float(self.gap_weights.weights.mean())
-        reach = length_of_time(self.gap_weights.reach * self.units.time, like)
-        return (
-            f", and by {share:.2g} in gaps,\nup to {reach} from the nearest row; "
-            "farther, and before the first row that"
+            f"{self.share:.2g} on average,\n{self._reach_in_words(like)}"
+            f"{self._gaps_in_words(like)}; elsewhere that alone answers"
         )
 
     def _reach_in_words(self, like: pd.Index) -> str:
-        """Return to which lead the network counts."""
-        return length_of_time(self.weighed.reach * self.units.time, like)
+        """Return to which leads the network counts."""
+        text = f"up to {self._length(self.weighed, like)} after a series' last row"
+        if self.backward_weights is not None:
+            text += f" and {self._length(self.backward_weights, like)} before its first"
+        return text
+
+    def _gaps_in_words(self, like: pd.Index) -> str:
+        """Return what it does in gaps."""
+        if self.gap_weights is None:
+            return ""
+        share = float(self.gap_weights.weights.mean())
+        reach = self._length(self.gap_weights, like)
+        return f",\nby {share:.2g} in gaps, up to {reach} from the nearest row"
+
+    def _length(self, weights: NetworkWeights, like: pd.Index) -> str:
+        return length_of_time(weights.reach * self.units.time, like)
 
     def adjustments(
         self, history: History, queries: ChannelRows, known: Observations
@@ -180,37 +201,54 @@ class HybridModel(TrainedModel):
         found: list[Adjustment | None] = [None] * self.sizes[0]
         if self.network is None or self.weights is None:
             return found
-        known, seen = self.read(known, history.observations)
+        every, observed = known, history.observations
+        known, seen = self.read(every, observed)
         row, passed = _rows_before(history, seen, queries, unit=self.units.time)
-        is_ahead = row == seen.bounds[1:][seen.series[row]] - 1
-        lead = np.where(is_ahead, passed, -1.0)
-        n_beyond = int((lead > self.weights.reach).sum())
-        if n_beyond > len(lead) / 2:
-            warnings.warn(
-                f"the network counts up to {self._reach_in_words(seen.like)} after a "
-                f"series' last row, as far as it was proved; {n_beyond} of {len(lead)} "
-                "rows asked lie beyond. The structural model alone answers there. Fit "
-                "on longer series, or forecast nearer stamps.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        parts = [(self.weights, lead)]
+        is_last = row == seen.bounds[1:][seen.series[row]] - 1
+        lead = np.where(is_last & (passed >= 0), passed, -1.0)
+
+        def onwards(which: Numbers) -> Array:
+            return self.forecasts(seen, known, row[which], lead=passed[which])
+
+        parts = [_Part(self.weights, lead, onwards)]
         if self.gap_weights is not None:
             # what counts in a gap is how far the nearest row is, to either side
             gaps = np.append(seen.gaps, 0.0)[row] / self.units.time
-            is_inside = ~is_ahead & (passed <= self.reach)
-            nearest = np.minimum(passed, gaps - passed)
-            parts.append((self.gap_weights, np.where(is_inside, nearest, -1.0)))
+            is_inside = ~is_last & (passed <= self.reach)
+            nearest = np.where(is_inside, np.minimum(passed, gaps - passed), -1.0)
+            parts.append(_Part(self.gap_weights, nearest, onwards))
+        back, early = self.reversed, -passed
+        n_beyond = int((lead > self.weights.reach).sum())
+        if back is None or back.weights is None:
+            n_beyond += int((early > 0).sum())
+        else:
+            n_beyond += int((early > back.weights.reach).sum())
+            # times of a series run the other way: its first row comes last
+            earlier, later = back.read(every.reversed(), observed.reversed())
+
+            def backward(which: Numbers) -> Array:
+                first = seen.opposite(row[which])
+                return back.forecasts(later, earlier, first, lead=early[which])
+
+            parts.append(_Part(back.weights, early, backward))
+        if n_beyond > len(lead) / 2:
+            warnings.warn(
+                f"the network counts {self._reach_in_words(seen.like)}, as far as it "
+                f"was proved; {n_beyond} of {len(lead)} rows asked lie beyond. The "
+                "structural model alone answers there. Fit on longer series, or "
+                "forecast nearer stamps.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         shape = len(lead), len(found)
         weights, factors, most = np.zeros(shape), np.ones(shape), np.zeros(shape)
-        usual = np.full(shape, np.nan)
-        for table, distance in parts:
+        usual, target = np.full(shape, np.nan), np.zeros(shape)
+        for table, distance, forecasts in parts:
             mine = (distance > 0) & (distance <= table.reach)
             weights[mine], factors[mine], usual[mine] = table.at(distance[mine])
             most[mine] = table.most
-        which = np.flatnonzero(weights.any(axis=1))
-        target = np.zeros(shape)
-        target[which] = self.forecasts(seen, known, row[which], lead=passed[which])
+            which = np.flatnonzero(mine & weights.any(axis=1))
+            target[which] = forecasts(which)
         # a latent state that overflows, or a step that no solver could take
         unknown = ~np.isfinite(target)
         if unknown.any():
@@ -349,6 +387,14 @@ class HybridModel(TrainedModel):
         is_read[np.maximum(read, first[:, None])] = True
         place = np.cumsum(is_read) - 1
         return Origins(seen.where(is_read), self.units, whole=seen), place[row]
+
+
+class _Part(NamedTuple):
+    """Queries on one side of what was seen, and how a network answers them."""
+
+    weights: NetworkWeights
+    distance: Array  # (query,), from what was seen; below 0 where they are not its own
+    forecasts: Callable[[Numbers], Array]
 
 
 def _rows_before(

@@ -51,6 +51,8 @@ _TRIED = 1 / 3  # of the epochs, after which it needs prospects
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
 """Of the epochs (few series; many short ones), and ``lr``, to train on."""
 
+_BACKWARD = 0.5  # of the epochs, that a network of reversed time takes
+
 _PROVING_ROWS, _OF_SERIES, _SEVERAL = 300, 60, 10
 """Rows of which a network can be proved: in all, and where there are several series."""
 
@@ -91,6 +93,7 @@ class HybridTraining(Training[HybridModel]):
         """Fit the structural model, and draw a network where one can be proved."""
         weights_seed = seed_from(self.rng)
         self.predict_seed = seed_from(self.rng)
+        self.every = self._history.rows
         # the network is proved on whole series, where many are short, else on each
         # one's end, fold by fold; cuts are every series' first held-out row
         is_short = bool(self.rows.lengths.mean() < _SHORT)
@@ -231,6 +234,8 @@ class HybridTraining(Training[HybridModel]):
             )
             return self.trained(replace(self.model, network=None))
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
+        if self.is_guarded and self.of_series and not self._is_interrupted:
+            model = self._with_backward(model, reporter)
         if self.is_guarded and not self._is_interrupted:
             reporter.say("It trains on, on all rows.")
             self._train_on(self.rows, reporter)
@@ -258,8 +263,9 @@ class HybridTraining(Training[HybridModel]):
                 if not has_prospects(near, n_channels):
                     return None
                 found["far"].append(self._evidence(number, model, restarts=True))
-                in_gaps = self._validation(number, in_gaps=True)
-                found["gap"].append(in_gaps.evidence())
+                if not self.model.forms.runs_back:
+                    in_gaps = self._validation(number, in_gaps=True)
+                    found["gap"].append(in_gaps.evidence())
         of_blocks = not self.of_series
         weights = network_weights_of(
             found["near"],
@@ -270,8 +276,42 @@ class HybridTraining(Training[HybridModel]):
         )
         if weights is None:
             return None
-        gap_weights = weights_of(found["gap"], n_channels, of_blocks=of_blocks)
-        return replace(model, weights=weights, gap_weights=gap_weights)
+        if found["gap"]:
+            of_gaps = weights_of(found["gap"], n_channels, of_blocks=of_blocks)
+            model = replace(model, gap_weights=of_gaps)
+        return replace(model, weights=weights)
+
+    def _with_backward(self, model: HybridModel, reporter: Reporter) -> HybridModel:
+        """Return a model with a network of reversed time too, where it proves itself.
+
+        It begins as the first one of ``model``, before that learns of all rows.
+        """
+        twin = copy.copy(self)
+        twin.rows, twin.every = self.rows.reversed(), self.every.reversed()
+        twin.learned = self.learned.reversed()
+        twin.network = copy.deepcopy(self.network)
+        twin.generators = [torch.Generator().manual_seed(self.predict_seed)]
+        twin.model = replace(
+            self.model,
+            network=twin.network,
+            others=(),
+            forms=self.model.forms.reversed(),
+        )
+        twin._validations, twin._scaled = {}, None
+        n_epochs = math.ceil(_BACKWARD * self.schedule.n_epochs)
+        twin.schedule = self.schedule._replace(n_epochs=n_epochs)
+        reporter.say("A network of reversed time learns what came before first rows.")
+        trainers = twin._learn_each(
+            twin.learned, twin.schedule, reporter, goes_on=twin._goes_on
+        )
+        self.note(trainers)
+        found = twin._proved(reporter)
+        if found is not None and not twin._is_interrupted:
+            twin._train_on(twin.rows, reporter)
+        self._is_interrupted |= twin._is_interrupted
+        if found is None:
+            return model
+        return replace(model, backward=twin.network, backward_weights=found.weights)
 
     def _learn_each(
         self,
@@ -461,6 +501,6 @@ class HybridTraining(Training[HybridModel]):
 
     def _every(self, rows: Observations) -> Observations:
         """Return all rows of the series that ``rows`` are of, also those without y."""
-        every, keys = self._history.rows, {*rows.keys}
+        every, keys = self.every, {*rows.keys}
         is_asked = np.array([key in keys for key in every.keys])
         return every.where(is_asked[every.series])

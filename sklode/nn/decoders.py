@@ -14,6 +14,7 @@ from sklode.nn.solvers import Solver
 MAX_STEPS = 1_000_000  # of its grid, that the decoder goes at most
 _PARTS = 4  # of a step, over which a control that jumps is averaged
 _ROUNDING = 1e-4  # of times, in time units
+_LARGEST_GROWTH = 60.0  # logarithm of it, that floats hold
 
 
 class ControlPath(NamedTuple):
@@ -50,7 +51,9 @@ class ControlPath(NamedTuple):
         last = torch.searchsorted(stamps, times + _ROUNDING, right=True) - 1
         last = last.clamp(min=0)
         passed = (times - stamps.gather(1, last)).clamp(min=0).unsqueeze(-1)
-        left_of = _taken(self.values, last) * torch.exp(-self.rates * passed)
+        # in reversed time it grows, where it is not zero
+        faded = torch.exp((-self.rates * passed).clamp(max=_LARGEST_GROWTH))
+        left_of = _taken(self.values, last) * faded
         return torch.where(torch.isnan(self.rates), linear, left_of)
 
     def over(self, start: Tensor, length: float) -> Tensor:

@@ -258,7 +258,8 @@ def test_a_series_is_answered_alike_whatever_others_are_asked(
     together = forecaster.predict_at(queries, X=given)
     level = fitted(0.0, y[~late], X[~late] if controlled else None)
     assert (together - level.predict_at(queries, X=given)).abs().min(axis=None) > 1e-6
-    near: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}  # float32
+    # float32, whose sums some processors round by how many are asked at once
+    near: dict[str, Any] = {"rtol": 1e-5, "atol": 4e-6}
     for key in ("s0", "s4"):
         own = queries[queries.get_level_values(0) == key]
         alone = forecaster.predict_at(own, X=None if given is None else given.loc[own])
