@@ -201,61 +201,37 @@ class HybridModel(TrainedModel):
         found: list[Adjustment | None] = [None] * self.sizes[0]
         if self.network is None or self.weights is None:
             return found
-        every, observed = known, history.observations
-        known, seen = self.read(every, observed)
-        row, passed = _rows_before(history, seen, queries, unit=self.units.time)
-        is_last = row == seen.bounds[1:][seen.series[row]] - 1
-        lead = np.where(is_last & (passed >= 0), passed, -1.0)
-
-        def onwards(which: Numbers) -> Array:
-            return self.forecasts(seen, known, row[which], lead=passed[which])
-
-        parts = [_Part(self.weights, lead, onwards)]
-        if self.gap_weights is not None:
-            # what counts in a gap is how far the nearest row is, to either side
-            gaps = np.append(seen.gaps, 0.0)[row] / self.units.time
-            is_inside = ~is_last & (passed <= self.reach)
-            nearest = np.where(is_inside, np.minimum(passed, gaps - passed), -1.0)
-            parts.append(_Part(self.gap_weights, nearest, onwards))
-        back, early = self.reversed, -passed
-        n_beyond = int((lead > self.weights.reach).sum())
-        if back is None or back.weights is None:
-            n_beyond += int((early > 0).sum())
-        else:
-            n_beyond += int((early > back.weights.reach).sum())
-            # times of a series run the other way: its first row comes last
-            earlier, later = back.read(every.reversed(), observed.reversed())
-
-            def backward(which: Numbers) -> Array:
-                first = seen.opposite(row[which])
-                return back.forecasts(later, earlier, first, lead=early[which])
-
-            parts.append(_Part(back.weights, early, backward))
-        if n_beyond > len(lead) / 2:
+        observed = history.observations
+        row, passed = _rows_before(history, observed, queries, unit=self.units.time)
+        parts = self._parts(observed, known, row, passed)
+        n_asked, n_beyond = len(row), sum(part.n_beyond for part in parts)
+        n_beyond += 0 if self.backward else int((passed < 0).sum())
+        if n_beyond > n_asked / 2:
             warnings.warn(
-                f"the network counts {self._reach_in_words(seen.like)}, as far as it "
-                f"was proved; {n_beyond} of {len(lead)} rows asked lie beyond. The "
+                f"the network counts {self._reach_in_words(observed.like)}, as far as "
+                f"it was proved; {n_beyond} of {n_asked} rows asked lie beyond. The "
                 "structural model alone answers there. Fit on longer series, or "
                 "forecast nearer stamps.",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        shape = len(lead), len(found)
+        shape = n_asked, len(found)
         weights, factors, most = np.zeros(shape), np.ones(shape), np.zeros(shape)
         usual, target = np.full(shape, np.nan), np.zeros(shape)
-        for table, distance, forecasts in parts:
+        for table, distance, _, forecasts in parts:
             mine = (distance > 0) & (distance <= table.reach)
             weights[mine], factors[mine], usual[mine] = table.at(distance[mine])
             most[mine] = table.most
             which = np.flatnonzero(mine & weights.any(axis=1))
-            target[which] = forecasts(which)
+            if len(which):
+                target[which] = forecasts(which)
         # a latent state that overflows, or a step that no solver could take
         unknown = ~np.isfinite(target)
         if unknown.any():
             first = queries.series[int(np.argmax(unknown.any(1)))]
             warnings.warn(
                 "the network's forecasts must be finite; got "
-                f"{int(unknown.any(1).sum())} of {len(lead)} rows where they are not, "
+                f"{int(unknown.any(1).sum())} of {n_asked} rows where they are not, "
                 f"the first of series {history.rows.keys[first]}. The structural model "
                 "answers there. Fit with a lower lr, or ask for nearer stamps.",
                 RuntimeWarning,
@@ -264,8 +240,8 @@ class HybridModel(TrainedModel):
         target[unknown] = 0.0
         weights[unknown] = 0.0
         # measured in units that all series share, given in the series' own
-        _, scale = self.units.of_all(seen)
-        usual = usual * scale[seen.series[row]]
+        _, scale = self.units.of_all(observed)
+        usual = usual * scale[observed.series[row]]
         for channel in np.flatnonzero(weights.any(0)).tolist():
             found[channel] = Adjustment(
                 # the network's logarithms are cut off at small values, y's are not
@@ -277,6 +253,41 @@ class HybridModel(TrainedModel):
                 usual=usual[:, channel],
             )
         return found
+
+    def _parts(
+        self, observed: Observations, known: Observations, row: Numbers, passed: Array
+    ) -> list[_Part]:
+        """Return what is asked after the last rows, in gaps, and before the first.
+
+        Queries lie so long after the ``row`` of those ``observed`` at or before them.
+        """
+        is_last = row == observed.bounds[1:][observed.series[row]] - 1
+        rows, seen = self.read(known, observed)
+
+        def onwards(which: Numbers) -> Array:
+            return self.forecasts(seen, rows, row[which], lead=passed[which])
+
+        lead = np.where(is_last & (passed >= 0), passed, -1.0)
+        n_beyond = int((lead > self.weighed.reach).sum())
+        parts = [_Part(self.weighed, lead, n_beyond, onwards)]
+        if self.gap_weights is not None:
+            # what counts in a gap is how far the nearest row is, to either side
+            gaps = np.append(observed.gaps, 0.0)[row] / self.units.time
+            is_inside = ~is_last & (passed <= self.reach)
+            nearest = np.where(is_inside, np.minimum(passed, gaps - passed), -1.0)
+            parts.append(_Part(self.gap_weights, nearest, 0, onwards))
+        back = self.reversed
+        if back is not None:
+
+            def backward(which: Numbers) -> Array:
+                # of each series the first row comes last
+                rows, seen = back.read(known.reversed(), observed.reversed())
+                first = observed.opposite(row[which])
+                return back.forecasts(seen, rows, first, lead=-passed[which])
+
+            n_beyond = int((-passed > back.weighed.reach).sum())
+            parts.append(_Part(back.weighed, -passed, n_beyond, backward))
+        return parts
 
     def states(self, history: History, queries: QueryRows) -> tuple[Array, Array]:
         """Return the latent state of `network` and its deviation, (row, state).
@@ -394,6 +405,7 @@ class _Part(NamedTuple):
 
     weights: NetworkWeights
     distance: Array  # (query,), from what was seen; below 0 where they are not its own
+    n_beyond: int  # of them, that lie farther than was proved
     forecasts: Callable[[Numbers], Array]
 
 

@@ -311,6 +311,7 @@ class HybridTraining(Training[HybridModel]):
         self._is_interrupted |= twin._is_interrupted
         if found is None:
             return model
+        twin.network.to("cpu")  # it trains no more
         return replace(model, backward=twin.network, backward_weights=found.weights)
 
     def _learn_each(
