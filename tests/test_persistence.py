@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -250,6 +251,20 @@ def test_a_network_of_format_14_answers_as_it_did(kind: str) -> None:
     path = Path(__file__).parent / "format_14" / f"{kind}.safetensors"
     forecast = load(path).predict([1, 3]).to_numpy().ravel()[:4]
     np.testing.assert_allclose(forecast, NETWORKS_14[kind], rtol=1e-5)
+
+
+def test_a_file_tells_how_far_a_network_learned_to_look(path: Path) -> None:
+    forecaster = tiny(model="paper", horizon=3).fit(waves(pd.RangeIndex(40)))
+    forecaster.save_weights(path)
+    told = load(path).summary(0)["network"]
+    assert told == forecaster.summary(0)["network"]
+    assert "it learned to look 3 ahead" in told
+    # older ones do not, and nothing is said of it
+    older = load(Path(__file__).parent / "format_14" / "paper.safetensors")
+    assert older.summary(0)["network"] == "is the whole forecast"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        older.predict([50])
 
 
 # Of format 14: what the forecaster said when it was written, and at which steps

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from sklode.data.errors import SolverError
 from sklode.data.history import History, QueryRows
 from sklode.data.scaled_rows import KnownControls
 from sklode.data.scaling import Units
-from sklode.data.ticks import ticks_between
+from sklode.data.ticks import length_of_time, ticks_between
 from sklode.engine.threads import own_modes
 from sklode.latent_ode.calibration import scales_at
 from sklode.latent_ode.network import LatentODE
@@ -52,8 +53,10 @@ class LatentODEAnswers:
     """A trained network with a history: rows in, finite tables out.
 
     ``windows`` are those of what is seen alone: what lies ahead needs no rows.
-    ``scales`` is a table, see `scales_at`; ``seed`` is that of all draws. Methods raise
-    `SolverError` where an equation cannot be solved or an answer is not finite.
+    ``scales`` is a table, see `scales_at`; ``seed`` is that of all draws. Training
+    looked ``reach_ahead`` past the rows seen and ``reach_back`` before them. Methods
+    raise `SolverError` where an equation cannot be solved or an answer is not finite,
+    and warn where most of what is asked lies farther.
     """
 
     description = None  # its forecasts have no parts
@@ -65,6 +68,8 @@ class LatentODEAnswers:
     units: Units
     scales: Array
     seed: int
+    reach_ahead: float
+    reach_back: float
 
     def _shape(self, queries: QueryRows) -> tuple[int, int]:
         return len(queries.index), len(self.history.channels)
@@ -137,6 +142,7 @@ class LatentODEAnswers:
         noise: Array = self.network.noise_scale.detach().numpy()
         first = windows.times[windows.start[window]]
         last = windows.times[windows.end[window] - 1]
+        self._warn_beyond(ahead=times - last, back=first - times)
         # since what was seen, on whichever side; at most 0 inside
         outside = np.maximum(times - last, first - times)
         try:
@@ -165,6 +171,28 @@ class LatentODEAnswers:
             stamps = queries.index.get_level_values(-1)
             reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
             raise SolverError(f"{error} {reach}") from error
+
+    def _warn_beyond(self, ahead: Array, back: Array) -> None:
+        """Say where most stamps lie farther outside of windows than training looked."""
+        # a difference of times is exact to some digits only
+        beyond = ahead - self.reach_ahead > 1e-6
+        beyond |= back - self.reach_back > 1e-6
+        if beyond.sum() <= len(beyond) / 2:
+            return
+        like = self.history.observations.like
+        learned = [
+            length_of_time(reach * self.units.time, like)
+            for reach in (self.reach_ahead, self.reach_back)
+        ]
+        warnings.warn(
+            f"the network learned to look {learned[0]} ahead of the rows that it sees, "
+            f"and {learned[1]} back from them; {beyond.sum()} of {len(beyond)} rows "
+            "asked lie beyond, where forecasts may be far off. Fit with a larger "
+            "horizon (to look back also with thinning > 0) or on longer series, or "
+            "ask for nearer stamps.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
         """Return windows that answer stamps, and times since pieces began."""

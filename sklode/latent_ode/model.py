@@ -5,6 +5,7 @@ Tested in tests/test_persistence.py and tests/latent_ode/test_answers.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from sklode.data.history import History, QueryRows
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import ScaledRows
 from sklode.data.scaling import split_at_gaps
+from sklode.data.ticks import length_of_time
 from sklode.latent_ode.answers import LatentODEAnswers
 from sklode.latent_ode.network import LatentODE
 from sklode.latent_ode.windows import WindowSet
@@ -30,6 +32,10 @@ class LatentODEModel(TrainedModel):
     horizon: int  # rows after those seen, in a training window
     calibration: Array | None = None  # of spreads, see `scales_at`
     held: Array  # (channel,): forecasts of constant channels, else NaN
+    # how far training looked after the rows seen, and before them, in units of time;
+    # not known of files that were written before it was measured
+    reach_ahead: float = math.inf
+    reach_back: float = math.inf
 
     @property
     def scales(self) -> Array:
@@ -49,6 +55,8 @@ class LatentODEModel(TrainedModel):
             units=self.units,
             scales=self.scales,
             seed=seed,
+            reach_ahead=self.reach_ahead,
+            reach_back=self.reach_back,
         )
 
     def states(self, history: History, queries: QueryRows) -> tuple[Array, Array]:
@@ -60,7 +68,17 @@ class LatentODEModel(TrainedModel):
 
     def contribution(self, like: pd.Index) -> str:
         """How much of a forecast is the network's, in words."""
-        return "is the whole forecast"
+        text = "is the whole forecast"
+        if math.isinf(self.reach_ahead):
+            return text
+        ahead, back = (
+            length_of_time(reach * self.units.time, like)
+            for reach in (self.reach_ahead, self.reach_back)
+        )
+        return (
+            f"{text}; it learned to look {ahead} ahead of a series' last row,\n"
+            f"and {back} back from its first"
+        )
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster."""

@@ -167,7 +167,29 @@ class LatentODETraining(Training[LatentODEModel]):
                 thinning=self.settings.thinning,
             )
         calibration = self.model.calibration if found is None else found
-        return self.trained(replace(self.model, calibration=calibration))
+        ahead, back = self._reach()
+        return self.trained(
+            replace(
+                self.model,
+                calibration=calibration,
+                reach_ahead=ahead,
+                reach_back=back,
+            )
+        )
+
+    def _reach(self) -> tuple[float, float]:
+        """Return how far the network has learned to look ahead, and back.
+
+        What it learned before, of other series, counts too.
+        """
+        ahead, back = self.windows.reach(self._trained_on(self.windows))
+        if not self.settings.thinning:  # no first rows were hidden
+            back = 0.0
+        if self.start is None:
+            return ahead, back
+        if not self.schedule.n_epochs:
+            ahead, back = 0.0, 0.0
+        return max(ahead, self.start.reach_ahead), max(back, self.start.reach_back)
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
         return np.flatnonzero(windows.end <= self.cut[windows.series])

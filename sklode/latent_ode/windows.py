@@ -9,6 +9,7 @@ import functools
 import math
 
 import numpy as np
+import pandas as pd
 import torch
 
 from sklode.data.arrays import Flags, Numbers
@@ -66,6 +67,22 @@ class WindowSet:
             counted=self.counted,
             least=min(horizon, 1),
         )
+
+    def reach(self, which: Numbers) -> tuple[float, float]:
+        """Return how long the rows after those seen take, and as many first rows.
+
+        Of a series' windows the median counts, which one long hole does not stretch;
+        of series the longest.
+        """
+        start, end = self.start[which], self.end[which]
+        last_seen = np.minimum(start + self.window_length, end) - 1
+        # the row before which training hides most, see `hidden_rows`
+        shown = np.minimum(start + self.horizon, last_seen)
+        ahead = self.times[end - 1] - self.times[last_seen]
+        back = self.times[shown] - self.times[start]
+        windows = pd.DataFrame({"ahead": ahead, "back": back})
+        longest = windows.groupby(self.series[which]).median().max()
+        return float(longest["ahead"]), float(longest["back"])
 
     def gather(
         self,

@@ -178,7 +178,10 @@ def test_what_the_network_adds_is_told() -> None:
     assert "the structural model alone" in few.summary(0)["network"]
     assert "seasonal naive" in few.summary(2)["held out"]
     whole = tiny(LatentODELSTMForecaster, model="paper").fit(DAILY[:60])
-    assert whole.summary(0)["network"] == "is the whole forecast"
+    assert whole.summary(0)["network"] == (
+        "is the whole forecast; it learned to look 5 h ahead of a series' last row,\n"
+        "and 5 h back from its first"
+    )
 
 
 def test_a_forecaster_that_was_loaded_has_a_summary(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import numpy as np
@@ -214,3 +215,57 @@ def test_a_series_that_fit_has_not_seen_is_refused_by_name() -> None:
         forecaster.predict_at(other)
     with pytest.raises(ValueError, match=r"index levels of y in fit, 2; got 1"):
         forecaster.predict_at(pd.DatetimeIndex([stamp]))
+
+
+# How far training looked
+
+EVEN = waves(pd.date_range("2026-01-01", periods=40, freq="h"))  # horizon is 2
+BEYOND = "look {} ahead of .*, and {} back from .*; {} of {} rows asked lie beyond"
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps", "found"),
+    [
+        ({}, range(1, 6), ("2 h", "2 h", 3, 5)),
+        ({}, [-50, -42, -41], ("2 h", "2 h", 2, 3)),
+        ({"thinning": 0.0}, [-41, -40], ("2 h", "0 s", 2, 2)),
+        ({"window_length": 40}, [1], ("0 s", "2 h", 1, 1)),
+    ],
+)
+def test_rows_mostly_beyond_what_training_reached_are_told(
+    settings: dict[str, Any], steps: Any, found: tuple[Any, ...]
+) -> None:
+    forecaster = tiny(**settings).fit(EVEN)
+    asks = (
+        forecaster.predict,
+        forecaster.predict_var,
+        forecaster.sample,
+        forecaster.predict_interval,
+    )
+    for ask in asks:
+        with pytest.warns(RuntimeWarning, match=BEYOND.format(*found)) as told:
+            ask(steps)
+        assert len(told) == 1
+
+
+@pytest.mark.parametrize("steps", [[1, 2], range(1, 5), [-40, -41], range(-44, 5)])
+def test_rows_that_are_mostly_within_it_are_not(steps: Any) -> None:
+    forecaster = tiny().fit(EVEN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(forecaster.predict(steps)).all()
+
+
+@pytest.mark.parametrize(("finetune_epochs", "hours"), [(0, 2), (1, 6)])
+def test_what_was_learned_of_other_series_is_reached_too(
+    finetune_epochs: int, hours: int
+) -> None:
+    # every hour, then each third one, by which two rows take six hours
+    forecaster = tiny(finetune_epochs=finetune_epochs).pretrain(
+        pd.concat({0: EVEN.to_frame()})
+    )
+    forecaster.fit(EVEN[::3])
+    told = f"{hours} h ahead of a series' last row"
+    assert told in forecaster.summary(0)["network"]
+    shorter = forecaster.fit(EVEN[:5])  # no row comes after those seen
+    assert "2 h ahead of a series' last row" in shorter.summary(0)["network"]

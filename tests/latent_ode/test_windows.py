@@ -70,6 +70,23 @@ def test_times_after_years_keep_their_digits() -> None:
     assert found.gather(np.array([2])).times.tolist() == [[0, 2, 5, 9]]
 
 
+def test_windows_reach_as_far_as_the_rows_after_those_seen() -> None:
+    every = windows()
+    # ahead 3 and 4, back 1 and 2; of the second series 0 and 2
+    assert every.reach(np.array([0])) == (3, 1)
+    assert every.reach(np.arange(3)) == (3.5, 2)
+    assert every.reach(np.array([2])) == (0, 2)
+    # two rows ahead take 7, and the first two 3
+    assert windows(3, 2).reach(np.array([0])) == (7, 3)
+
+
+def test_one_long_hole_stretches_no_reach() -> None:
+    times = np.r_[np.arange(30), 500 + np.arange(30)].tolist()
+    rows = ScaledRows(observed([times], [times]), one_to_one(1))
+    every = WindowSet(rows, 6, 3, EVERY)
+    assert every.reach(np.arange(len(every))) == (3, 3)
+
+
 def test_windows_may_be_shortened_or_reach_on() -> None:
     part = windows(4, 2).shortened(0.5)
     assert (part.window_length, part.horizon) == (2, 1)
