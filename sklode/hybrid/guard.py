@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import Link
@@ -58,7 +58,9 @@ _WIDE, _LEAST_WIDTH = 0.9, 0.01
 
 # deviations of y, beyond which an error or a change counts for no more
 _FAR = 6.0
-_FEWEST_ERRORS = 30
+
+_FEWEST_ERRORS, _TAIL = 30, 0.9
+"""Errors that tell a channel's width by themselves, and how many of them it holds."""
 
 
 def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
@@ -319,7 +321,7 @@ def weights_of(
     # what is left, in the deviations that `Mixture.limited` makes
     ratio = evidence.deviation / usual[part, channel]
     left = np.abs(evidence.error - weight * evidence.change) * ratio**weight
-    factors = _factors(left, part=part, channel=channel, weights=weights)
+    factors = _factors(left, evidence, part=part, weights=weights)
     # a weight takes one degree of freedom: sqrt(n / (n - 1)) is about 1 + 1 / (2 n)
     factors = np.where(weights > 0, factors * (1 + 0.5 / n_clusters), 1.0)
     most, counts = np.zeros(n_channels), weight > 0
@@ -557,13 +559,32 @@ def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observat
     return observations.rows(rows, bounds, keys)
 
 
-def _factors(left: Array, part: Numbers, channel: Numbers, weights: Array) -> Array:
-    """Return the scale of what is left, (part, channel)."""
-    factors = np.ones_like(weights)
+def _factors(left: Array, evidence: Evidence, part: Numbers, weights: Array) -> Array:
+    """Return the scale of what is ``left`` of errors, (part, channel)."""
+    factors, channel = np.ones_like(weights), evidence.channel
     for j, k in np.argwhere(weights > 0):
-        own = left[(part == j) & (channel == k)]
+        own = (part == j) & (channel == k)
         # too few of a channel: those of all that the network counts for
-        if len(own) < _FEWEST_ERRORS:
-            own = left[(part == j) & (weights[j, channel] > 0)]
-        factors[j, k] = normal_scale(own)
+        if own.sum() < _FEWEST_ERRORS:
+            own = (part == j) & (weights[j, channel] > 0)
+        factors[j, k] = width_of(left[own], evidence.cluster[own])
     return np.maximum(factors, 1e-3)
+
+
+def width_of(sizes: Array, cluster: Numbers) -> float:
+    """Return the scale of normal errors, of which so many will be as large as these.
+
+    At least as wide as conformal prediction has it, which takes the quantile of
+    0.9 (n + 1) / n of n errors (Lei and others, "Distribution-Free Predictive
+    Inference for Regression", 2018). Errors of one ``cluster`` are alike: n is what
+    they are worth (Kish, Survey Sampling, 1965), by how the clusters' shares differ.
+    """
+    below = sizes <= np.quantile(sizes, _TAIL)
+    _, numbers, counts = np.unique(cluster, return_inverse=True, return_counts=True)
+    n, n_clusters = len(sizes), len(counts)
+    excess = np.bincount(numbers, below - _TAIL) / n
+    variance = (excess**2).sum() * n_clusters / max(n_clusters - 1, 1)
+    worth = np.clip(_TAIL * (1 - _TAIL) / max(variance, 1e-9), 1.0, n)
+    level = min(_TAIL * (worth + 1) / worth, 1.0)
+    tail = np.quantile(sizes, level) / ndtri((1 + _TAIL) / 2)
+    return max(float(tail), normal_scale(sizes))

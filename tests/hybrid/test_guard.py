@@ -22,6 +22,7 @@ from sklode.hybrid.guard import (
     best_weight,
     has_prospects,
     network_weights_of,
+    width_of,
 )
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.network import build_network
@@ -334,3 +335,37 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
             if kind == "logarithms":
                 found = np.log(found)
             np.testing.assert_allclose(expected[mine], found, rtol=1e-4, atol=1e-4)
+
+
+# How wide what is left of errors is
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_intervals_hold_as_many_errors_as_they_are_to(heavy: bool) -> None:
+    rng = np.random.default_rng(0)
+    errors = rng.standard_normal(4000)
+    if heavy:
+        errors = rng.standard_t(2, 4000)
+    found = width_of(np.abs(errors), np.arange(4000))
+    assert (np.abs(errors) < 1.6449 * found).mean() == pytest.approx(0.9, abs=0.005)
+
+
+def test_few_clusters_tell_less_than_as_many_errors() -> None:
+    rng = np.random.default_rng(0)
+    covered: dict[str, list[bool]] = {"series": [], "rows": []}
+    for _ in range(400):
+        # series of errors of a size of their own, and one that is not known yet
+        sizes = np.exp(rng.standard_normal(11))
+        errors = np.abs(rng.standard_normal((11, 20)) * sizes[:, None])
+        series = np.repeat(np.arange(10), 20)
+        for name, cluster in (("series", series), ("rows", np.arange(200))):
+            width = width_of(errors[:10].ravel(), cluster)
+            covered[name] += (errors[10] < 1.6449 * width).tolist()
+    shares = {name: np.mean(inside) for name, inside in covered.items()}
+    assert 0.88 < shares["series"] < 0.95
+    assert shares["rows"] < 0.88
+
+
+def test_a_lone_cluster_is_as_wide_as_its_largest_error() -> None:
+    sizes = np.array([0.1, 0.2, 0.3, 2.0])
+    assert width_of(sizes, np.zeros(4)) == pytest.approx(2.0 / 1.6449, rel=1e-4)
