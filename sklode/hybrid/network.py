@@ -33,6 +33,7 @@ _N_LAGS, _SPACING = 16, 1.5
 # inputs beyond so many deviations count as logarithms, targets as the largest
 _SOFT, _LARGEST = 3.0, 20.0
 _EMBEDDING, _MEETING = 8, 128
+_DROPPED = 0.2  # of the neurons in which many channels meet, at a step of training
 # an answer is conditioned on exp(-rate * time / reach) of the time since the last
 # value and since the origin: fast rates tell the first rows apart, slow ones the whole
 # reach
@@ -65,6 +66,7 @@ class HybridBatch(NamedTuple):
     channel: Tensor  # (answer,), int64
     lead: Tensor  # (answer,): time since the origin
     target: Tensor  # (answer,)
+    dropout: int | None = None  # a seed: by it some neurons are left out
 
 
 class Readings(NamedTuple):
@@ -373,7 +375,7 @@ class HybridODE(Autoencoder):
             near, density = _near(batch.times, values, known)
             z = self.token(torch.cat([*parts, near, density], -1))
             z = z + self.direct(near.flatten(1)).view(z.shape)
-        z = z + self.meeting(z.flatten(1)).view(z.shape)
+        z = z + self._met(z.flatten(1), batch.dropout).view(z.shape)
         z = z + self.own(z)
         limited = raw.clamp(-_LARGEST, _LARGEST)
         return Origin(
@@ -382,6 +384,22 @@ class HybridODE(Autoencoder):
             readings=read,
             averages=Readings.of(batch.times, limited, known).averages,
         )
+
+    def _met(self, states: Tensor, dropout: int | None) -> Tensor:
+        """Return what states of all channels, (window, latent), tell each other.
+
+        Dropout (Srivastava et al. 2014): of neurons that are left out others make up
+        the sum, on average.
+        """
+        norm, layers = self.meeting
+        *inner, outer = layers.children()
+        hidden = nn.Sequential(norm, *inner)(states)
+        if dropout is not None:
+            draws = torch.Generator().manual_seed(dropout)
+            kept = torch.empty(hidden.shape).bernoulli_(1 - _DROPPED, generator=draws)
+            hidden = hidden * kept.to(hidden) / (1 - _DROPPED)
+        told: Tensor = outer(hidden)
+        return told
 
     def _answers(self, batch: HybridBatch, z0: Tensor, origin: Origin) -> Tensor:
         """Return x^ of each answer, of z0 and readings of the origin."""

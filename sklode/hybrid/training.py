@@ -447,7 +447,10 @@ class HybridTraining(Training[HybridModel]):
                 ahead = reach
                 if chances is None:
                     ahead *= _SHORTEST + (1 - _SHORTEST) * rng.random()
-                yield self._batch(origins, ends=ends, ahead=ahead, rng=rng)
+                batch = self._batch(origins, ends=ends, ahead=ahead, rng=rng)
+                if network.decoder is None:
+                    batch = batch._replace(dropout=int(rng.integers(2**31 - 1)))
+                yield batch
 
         return Material(draw=draw, n_batches=n_batches, validation=validation)
 

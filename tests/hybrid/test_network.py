@@ -116,6 +116,24 @@ def test_what_a_channel_shows_moves_the_answers_of_the_others() -> None:
     assert bool((changed[given.channel == 1] > 1e-4).all())
 
 
+def test_a_step_leaves_out_a_share_of_the_neurons_in_which_channels_meet() -> None:
+    made, given = network(10), batch(n_windows=500, n_channels=10)
+    entered: list[torch.Tensor] = []
+    made.meeting[1][2].register_forward_pre_hook(lambda _, x: entered.append(x[0]))
+    whole = made.predict(given)
+    for seed in (0, 0, 1):
+        made(given._replace(dropout=seed))
+    every, once, again, other = entered
+    assert torch.equal(once, again)
+    assert not torch.equal(once, other)
+    left = once != 0
+    assert float(left.float().mean()) == pytest.approx(0.8, abs=0.01)
+    torch.testing.assert_close(once[left], every[left] / 0.8)
+    # what is forecast leaves out nothing, in training's mode as well
+    assert bool((every != 0).all())
+    torch.testing.assert_close(made.train().predict(given), whole)
+
+
 def test_controls_ahead_act_from_their_time_on() -> None:
     made, given = network(n_controls=1), batch(n_controls=1)
     assert given.path is not None

@@ -315,6 +315,22 @@ def test_windows_show_what_came_and_ask_for_what_followed(thinning: float) -> No
 
 
 @pytest.mark.usefixtures("proving")
+@pytest.mark.parametrize(("n_columns", "is_dropped"), [(8, False), (9, True)])
+def test_steps_on_many_channels_leave_neurons_out_and_validation_none(
+    n_columns: int, is_dropped: bool
+) -> None:
+    stamps = uneven_stamps(60)
+    y = pd.DataFrame({f"c{k}": waves(stamps, k) for k in range(n_columns)})
+    run: Any = planned(auto(early_stopping=True, batch_size=16), y)
+    material = run.material(run.learned)
+    seeds = [batch.dropout for batch in (*material.draw(1), *material.draw(2))]
+    # each step draws its own
+    assert len(set(seeds)) == (len(seeds) if is_dropped else 1)
+    assert all((seed is not None) is is_dropped for seed in seeds)
+    assert material.validation.dropout is None
+
+
+@pytest.mark.usefixtures("proving")
 def test_early_stopping_validates_on_rows_no_batch_asks_for(seen: list[int]) -> None:
     auto(early_stopping=True, max_epochs=2).fit(series())
     # each time a validation batch, and those of an epoch
