@@ -258,13 +258,34 @@ def test_a_walk_is_as_hard_to_tell_either_way(
     assert 0.7 < covered < 1.0
 
 
-def test_one_that_does_not_prove_itself_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    y = pd.concat(
+def many() -> pd.DataFrame:
+    """Return as many series as a network is proved on whole ones of."""
+    return pd.concat(
         {k: waves(uneven_stamps(30, k), k).to_frame() for k in range(22)},
         names=["series", "when"],
     )
+
+
+def test_what_was_pretrained_looks_back_at_other_series(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(ahead, "network_weights_of", lambda *_, **__: even(1.0, 20.0))
+    forecaster = auto(random_state=0, finetune_epochs=1).pretrain(many())
+    learned = forecaster.pretrained_.backward.state_dict()
+    y = waves(uneven_stamps(12, 40), 3)
+    forecaster.fit(y)
+    for name, weight in forecaster._model.backward.state_dict().items():
+        torch.testing.assert_close(weight, learned[name])
+    early = y.index[:1] - forecaster.time_unit_
+    alone = StructuralForecaster(random_state=0).fit(y)
+    assert abs(forecaster.predict(early) - alone.predict(early)).item() > 1e-4
+
+
+def test_one_that_does_not_prove_itself_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y = many()
     monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
 
     def only_onwards(folds: Any, *args: Any, **how: Any) -> Any:

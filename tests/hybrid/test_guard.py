@@ -368,4 +368,6 @@ def test_few_clusters_tell_less_than_as_many_errors() -> None:
 
 def test_a_lone_cluster_is_as_wide_as_its_largest_error() -> None:
     sizes = np.array([0.1, 0.2, 0.3, 2.0])
-    assert width_of(sizes, np.zeros(4, dtype=np.int64)) == pytest.approx(2.0 / 1.6449, rel=1e-4)
+    assert width_of(sizes, np.zeros(4, dtype=np.int64)) == pytest.approx(
+        2.0 / 1.6449, rel=1e-4
+    )
