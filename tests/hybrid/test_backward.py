@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.integrate import solve_ivp
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.data.observations import Observations
@@ -25,7 +24,7 @@ from tests.hybrid.test_controls import REACH, READ, UNIT, rows_of
 from tests.hybrid.test_guard import held_out, proof_of
 from tests.hybrid.test_restarts import network_of
 from tests.hybrid.test_training import auto
-from tests.series import panel, uneven_stamps, waves
+from tests.series import panel, pendulums, uneven_stamps, waves
 
 REACH_BACK = 6.0  # in units of time
 
@@ -310,25 +309,8 @@ def test_one_that_does_not_prove_itself_is_given_up(
 
 @pytest.mark.slow
 def test_a_law_tells_what_came_before() -> None:
-    rng = np.random.default_rng(0)
-    past, truth = {}, {}
-    for key in range(40):
-        begin = rng.uniform(0.5, 2.0), 0.0
-        solution = solve_ivp(
-            lambda _, s: [s[1], -np.sin(s[0]) - 0.02 * s[1]],
-            (0, 40),
-            begin,
-            dense_output=True,
-        ).sol
-        t = np.sort(rng.uniform(8, 38, 40))
-        start = pd.Timestamp("2026-01-01")
-        stamps = (start + pd.to_timedelta(t, "min")).round("ms")
-        values = solution(t)[0] + 0.05 * rng.normal(size=len(t))
-        past[key] = pd.DataFrame({"a": values}, stamps)
-        at = np.linspace(2, 7.5, 9)
-        stamps = (start + pd.to_timedelta(at, "min")).round("ms")
-        truth[key] = pd.DataFrame({"a": solution(at)[0]}, stamps)
-    y, expected = (pd.concat(d, names=["series", "time"]) for d in (past, truth))
+    asked = np.linspace(2, 7.5, 9)
+    y, expected = pendulums((0.5, 2.0), 0.02, seen=(8, 38), asked=asked)
     found = LatentODELSTMForecaster(random_state=0).fit(y).predict_at(expected.index)
     error = (found - expected).abs().mean().item()
     alone = StructuralForecaster().fit(y).predict_at(expected.index)
