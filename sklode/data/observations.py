@@ -158,15 +158,14 @@ class Observations:
 
     def opposite(self, rows: Numbers) -> Numbers:
         """Return the places of rows where each series runs the other way."""
-        series = np.searchsorted(self.bounds, rows, side="right") - 1
+        series = self.series[rows]
         return self.bounds[series] + self.bounds[series + 1] - 1 - rows
 
     def reversed(self) -> Observations:
         """Return the same rows in reversed time: ticks count backward."""
-        rows = self.rows(
-            self.opposite(np.arange(len(self.ticks))), self.bounds, self.keys
-        )
-        return replace(rows, ticks=-rows.ticks)
+        order = self.opposite(np.arange(len(self.ticks)))
+        found = self.rows(order, self.bounds, self.keys)
+        return replace(found, ticks=-found.ticks)
 
     def observed(self) -> Observations:
         """Return the rows with an observed value, of the series that have any."""

@@ -53,6 +53,7 @@ class KnownControls(NamedTuple):
     times: Array  # (row,), in time units
     values: Array  # (row, control), normalised
     rates: Array | None = None  # (control,), see `ControlPath`
+    runs_back: bool = False  # likewise
 
     def paths(
         self,

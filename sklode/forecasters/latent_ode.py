@@ -131,8 +131,8 @@ class LatentODEForecaster(NetworkForecaster):
         ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
         ``validation_loss`` (or NaN), ``skipped_steps`` (not finite), ``restored_epoch``
         (after a divergence: from whose beginning it went on, else 0), ``lr``,
-        ``seconds``, ``phase`` (1: what is held out proves it; last: it trains on;
-        of panels, between these: a network of reversed time learns).
+        ``seconds``, ``phase`` (1: what is held out proves it; later: others do, it
+        trains on, and of panels at last a network of reversed time learns).
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     window_length_, horizon_ : int

@@ -32,7 +32,7 @@ class ControlForms:
     columns: Numbers  # (control,), of X
     rates: Array  # (control,), see `ControlPath`, in units of time
     n_columns: int  # of X
-    runs_back: bool = False  # whether time is reversed: what faded grows
+    runs_back: bool = False  # whether time is reversed
 
     @classmethod
     def of(cls, rows: Observations, unit: float, longest: float) -> ControlForms:
@@ -76,10 +76,11 @@ class ControlForms:
 
         Series with a row seen come first in both, in one order.
         """
-        if self.runs_back:
-            return self._read_back(every, seen, unit)
         if self.are_columns:
             return every, seen
+        if self.runs_back:
+            onwards = self.reversed().read(every.reversed(), seen.reversed(), unit)
+            return onwards[0].reversed(), onwards[1].reversed()
         # imports need not wait for numba
         from sklode.structural.filter.forward import accumulate
 
@@ -97,27 +98,6 @@ class ControlForms:
         seen = replace(seen, controls=controls[place])
         return replace(every, controls=controls), seen
 
-    def _read_back(
-        self, every: Observations, seen: Observations, unit: float
-    ) -> tuple[Observations, Observations]:
-        """Return the same of rows in reversed time.
-
-        A row there begins what acted up to it: what was given before, faded since.
-        """
-        if np.isnan(self.rates).all():
-            return every, seen
-        onwards = every.reversed()
-        read, _ = self.reversed().read(onwards, onwards, unit)
-        before = np.maximum(np.arange(len(read.ticks)) - 1, read.bounds[read.series])
-        passed = ticks_between(read.ticks[before], read.ticks)[:, None] / unit
-        faded = read.controls[before] * np.exp(-np.nan_to_num(self.rates) * passed)
-        # before its first row a series was given nothing
-        faded[np.ix_(read.bounds[:-1], self.fades)] = 0.0
-        controls = np.where(np.isnan(self.rates), read.controls, faded)
-        every = replace(read, controls=controls).reversed()
-        place = every.at_or_before(seen.series, seen.ticks)
-        return every, replace(seen, controls=every.controls[place])
-
     def known(
         self, read: Observations, since: Numbers, units: Units
     ) -> KnownControls | None:
@@ -131,10 +111,8 @@ class ControlForms:
         read = read.rows(own, read.bounds[: len(since) + 1], read.keys[: len(since)])
         times = ticks_between(since[read.series], read.ticks) / units.time
         values = units.controls(read.controls)
-        rates = None
-        if not np.isnan(self.rates).all():
-            rates = -self.rates if self.runs_back else self.rates
-        return KnownControls(read.bounds, times, values, rates)
+        rates = None if np.isnan(self.rates).all() else self.rates
+        return KnownControls(read.bounds, times, values, rates, self.runs_back)
 
 
 def _is_told_alone(rows: Observations, is_told: Flags) -> bool:

@@ -9,11 +9,11 @@ is left of the errors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import stdtrit
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import Link
@@ -151,7 +151,9 @@ class Validation:
         of the rows asked is known, too.
         """
         origins = _origins(observations, cut)
-        scaled = Origins(observations, model.units)
+        # times and values alone: a column of X may be several controls
+        bare = replace(observations, controls=observations.controls[:, :0])
+        scaled = Origins(bare, model.units)
         series, ticks = observations.series[origins], observations.ticks
         asked = scaled.after(origins, _FARTHER * model.reach)
         end = observations.bounds[1:][series]
@@ -171,6 +173,8 @@ class Validation:
         before = _parts(every, begins, ends)
         # the row after the last query lets controls be interpolated to it
         until = every.at_or_before(series, ticks[origins + n_after]) + 2
+        if model.forms.runs_back:
+            until = last  # what was given first fades through all that follows
         distance = queries.lead
         if in_gaps:
             later = np.minimum(resumes, end - 1)
@@ -561,30 +565,34 @@ def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observat
 
 def _factors(left: Array, evidence: Evidence, part: Numbers, weights: Array) -> Array:
     """Return the scale of what is ``left`` of errors, (part, channel)."""
-    factors, channel = np.ones_like(weights), evidence.channel
+    factors = np.ones_like(weights)
+    cluster, channel = evidence.cluster, evidence.channel
     for j, k in np.argwhere(weights > 0):
         own = (part == j) & (channel == k)
         # too few of a channel: those of all that the network counts for
         if own.sum() < _FEWEST_ERRORS:
             own = (part == j) & (weights[j, channel] > 0)
-        factors[j, k] = width_of(left[own], evidence.cluster[own])
+        factors[j, k] = width_of(left[own], cluster[own])
     return np.maximum(factors, 1e-3)
 
 
 def width_of(sizes: Array, cluster: Numbers) -> float:
-    """Return the scale of normal errors, of which so many will be as large as these.
+    """Return the scale of normal errors that are as large as these, if they are few.
 
-    At least as wide as conformal prediction has it, which takes the quantile of
-    0.9 (n + 1) / n of n errors (Lei and others, "Distribution-Free Predictive
-    Inference for Regression", 2018). Errors of one ``cluster`` are alike: n is what
-    they are worth (Kish, Survey Sampling, 1965), by how the clusters' shares differ.
+    It grows as their quantile of 0.9 does in split conformal prediction, which takes
+    that of 0.9 (n + 1) / n (Lei and others, "Distribution-Free Predictive Inference for
+    Regression", 2018). Errors of one ``cluster`` are alike: n is as many as they are
+    worth (Kish, Survey Sampling, 1965), by how the clusters' shares differ.
     """
-    below = sizes <= np.quantile(sizes, _TAIL)
+    usual = np.quantile(sizes, _TAIL)
     _, numbers, counts = np.unique(cluster, return_inverse=True, return_counts=True)
     n, n_clusters = len(sizes), len(counts)
-    excess = np.bincount(numbers, below - _TAIL) / n
-    variance = (excess**2).sum() * n_clusters / max(n_clusters - 1, 1)
-    worth = np.clip(_TAIL * (1 - _TAIL) / max(variance, 1e-9), 1.0, n)
+    worth = 1.0
+    if n_clusters > 1:
+        excess = np.bincount(numbers, (sizes <= usual) - _TAIL) / n
+        variance = (excess**2).sum() * n_clusters / (n_clusters - 1)
+        worth = np.clip(_TAIL * (1 - _TAIL) / max(variance, 1e-9), 1.0, n)
     level = min(_TAIL * (worth + 1) / worth, 1.0)
-    tail = np.quantile(sizes, level) / ndtri((1 + _TAIL) / 2)
-    return max(float(tail), normal_scale(sizes))
+    largest = np.quantile(sizes, level, method="inverted_cdf")
+    growth = max(float(largest / usual), 1.0) if usual > 0 else 1.0
+    return growth * normal_scale(sizes)

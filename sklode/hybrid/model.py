@@ -205,7 +205,6 @@ class HybridModel(TrainedModel):
         row, passed = _rows_before(history, observed, queries, unit=self.units.time)
         parts = self._parts(observed, known, row, passed)
         n_asked, n_beyond = len(row), sum(part.n_beyond for part in parts)
-        n_beyond += 0 if self.backward else int((passed < 0).sum())
         if n_beyond > n_asked / 2:
             warnings.warn(
                 f"the network counts {self._reach_in_words(observed.like)}, as far as "

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -391,14 +391,13 @@ class HybridODE(Autoencoder):
         Dropout (Srivastava et al. 2014): of neurons that are left out others make up
         the sum, on average.
         """
-        norm, layers = self.meeting
-        *inner, outer = layers.children()
-        hidden = nn.Sequential(norm, *inner)(states)
+        layers: Any = self.meeting[1]
+        hidden = layers[:-1](self.meeting[0](states))
         if dropout is not None:
             draws = torch.Generator().manual_seed(dropout)
             kept = torch.empty(hidden.shape).bernoulli_(1 - _DROPPED, generator=draws)
             hidden = hidden * kept.to(hidden) / (1 - _DROPPED)
-        told: Tensor = outer(hidden)
+        told: Tensor = layers[-1](hidden)
         return told
 
     def _answers(self, batch: HybridBatch, z0: Tensor, origin: Origin) -> Tensor:

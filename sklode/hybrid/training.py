@@ -234,11 +234,13 @@ class HybridTraining(Training[HybridModel]):
             )
             return self.trained(replace(self.model, network=None))
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
-        if self.is_guarded and self.of_series and not self._is_interrupted:
-            model = self._with_backward(model, reporter)
-        if self.is_guarded and not self._is_interrupted:
-            reporter.say("It trains on, on all rows.")
-            self._train_on(self.rows, reporter)
+        if not self.is_guarded or self._is_interrupted:
+            return self.trained(model)
+        proved = copy.deepcopy(self.network)
+        reporter.say("It trains on, on all rows.")
+        self._train_on(self.rows, reporter)
+        if self.of_series and not self._is_interrupted:
+            model = self._with_backward(model, proved, reporter)
         return self.trained(model)
 
     def _proved(self, reporter: Reporter) -> HybridModel | None:
@@ -281,38 +283,41 @@ class HybridTraining(Training[HybridModel]):
             model = replace(model, gap_weights=of_gaps)
         return replace(model, weights=weights)
 
-    def _with_backward(self, model: HybridModel, reporter: Reporter) -> HybridModel:
+    def _with_backward(
+        self, model: HybridModel, begun: HybridODE, reporter: Reporter
+    ) -> HybridModel:
         """Return a model with a network of reversed time too, where it proves itself.
 
-        It begins as the first one of ``model``, before that learns of all rows.
+        It begins with the weights of one that has ``begun``, and has not learned what
+        is held out.
         """
         twin = copy.copy(self)
         twin.rows, twin.every = self.rows.reversed(), self.every.reversed()
         twin.learned = self.learned.reversed()
-        twin.network = copy.deepcopy(self.network)
+        twin.network = begun
         twin.generators = [torch.Generator().manual_seed(self.predict_seed)]
         twin.model = replace(
-            self.model,
-            network=twin.network,
-            others=(),
-            forms=self.model.forms.reversed(),
+            self.model, network=begun, others=(), forms=self.model.forms.reversed()
         )
-        twin._validations, twin._scaled = {}, None
+        twin._validations, twin._scaled, twin._phases = {}, None, []
         n_epochs = math.ceil(_BACKWARD * self.schedule.n_epochs)
         twin.schedule = self.schedule._replace(n_epochs=n_epochs)
-        reporter.say("A network of reversed time learns what came before first rows.")
+        reporter.say("A network of reversed time learns what came before.")
         trainers = twin._learn_each(
             twin.learned, twin.schedule, reporter, goes_on=twin._goes_on
         )
-        self.note(trainers)
+        twin.note(trainers)
         found = twin._proved(reporter)
         if found is not None and not twin._is_interrupted:
             twin._train_on(twin.rows, reporter)
-        self._is_interrupted |= twin._is_interrupted
+        # the best epoch is one of the network that looks ahead
+        self._phases += [(records, 0) for records, _ in twin._phases]
         if found is None:
+            reporter.say("It has not proved itself: before first rows nothing counts.")
             return model
-        twin.network.to("cpu")  # it trains no more
-        return replace(model, backward=twin.network, backward_weights=found.weights)
+        reporter.say(f"Before first rows {found.share:.0%} of it count.")
+        begun.to("cpu")  # it trains no more
+        return replace(model, backward=begun, backward_weights=found.weights)
 
     def _learn_each(
         self,
@@ -448,7 +453,7 @@ class HybridTraining(Training[HybridModel]):
                 if chances is None:
                     ahead *= _SHORTEST + (1 - _SHORTEST) * rng.random()
                 batch = self._batch(origins, ends=ends, ahead=ahead, rng=rng)
-                if network.decoder is None:
+                if network.decoder is None:  # of many channels
                     batch = batch._replace(dropout=int(rng.integers(2**31 - 1)))
                 yield batch
 

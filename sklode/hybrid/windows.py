@@ -116,7 +116,9 @@ def control_path(
     times, values = known.paths(series, start, start + length + spacing)
     since = (times - start[:, None]).astype(np.float32)
     rates = None if known.rates is None else _tensor(known.rates, network)
-    return ControlPath(_tensor(since, network), _tensor(values, network), rates)
+    return ControlPath(
+        _tensor(since, network), _tensor(values, network), rates, known.runs_back
+    )
 
 
 def _tensor(array: Array | Flags | Numbers, network: HybridODE) -> torch.Tensor:

@@ -14,7 +14,6 @@ from sklode.nn.solvers import Solver
 MAX_STEPS = 1_000_000  # of its grid, that the decoder goes at most
 _PARTS = 4  # of a step, over which a control that jumps is averaged
 _ROUNDING = 1e-4  # of times, in time units
-_LARGEST_GROWTH = 60.0  # logarithm of it, that floats hold
 
 
 class ControlPath(NamedTuple):
@@ -22,12 +21,14 @@ class ControlPath(NamedTuple):
 
     Beyond the first and the last stamp the nearest value is held. A control with a rate
     is not linear: from each stamp on it fades at it, to zero; at a rate of 0 it is held
-    until the next one.
+    until the next one. In reversed time it acts up to each stamp, from the one that
+    comes after it there; beyond the last one what fades is zero.
     """
 
     times: Tensor  # (batch, time), increasing
     values: Tensor  # (batch, time, control)
     rates: Tensor | None = None  # (control,); NaN, or None: it is linear
+    runs_back: bool = False  # whether times are those of reversed time
 
     def at(self, times: Tensor) -> Tensor:
         """Return u at ``times``, (batch, query); shape (batch, query, control)."""
@@ -48,13 +49,17 @@ class ControlPath(NamedTuple):
         if self.rates is None:
             return linear
         # the last stamp that is not after the query, but for rounding
-        last = torch.searchsorted(stamps, times + _ROUNDING, right=True) - 1
-        last = last.clamp(min=0)
-        passed = (times - stamps.gather(1, last)).clamp(min=0).unsqueeze(-1)
-        # in reversed time it grows, where it is not zero
-        faded = torch.exp((-self.rates * passed).clamp(max=_LARGEST_GROWTH))
-        left_of = _taken(self.values, last) * faded
-        return torch.where(torch.isnan(self.rates), linear, left_of)
+        place = torch.searchsorted(stamps, times + _ROUNDING, right=True) - 1
+        if self.runs_back:
+            place = place + 1
+        n = stamps.shape[1]
+        given = place.clamp(min=0, max=n - 1)
+        passed = times - stamps.gather(1, given)
+        passed = (-passed if self.runs_back else passed).clamp(min=0).unsqueeze(-1)
+        acting = _taken(self.values, given) * torch.exp(-self.rates * passed)
+        is_past = (place == n).unsqueeze(-1) & (self.rates > 0)
+        acting = torch.where(is_past, 0.0, acting)
+        return torch.where(torch.isnan(self.rates), linear, acting)
 
     def over(self, start: Tensor, length: float) -> Tensor:
         """Return u as it is held over steps from ``start``, (batch, step, control).

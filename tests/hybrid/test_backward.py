@@ -93,17 +93,6 @@ def test_it_forecasts_as_one_of_series_that_run_the_other_way(forecaster: Any) -
     turned = y.reset_index("when")
     turned["when"] = mirror - (turned.when - mirror)
     turned = turned.set_index("when", append=True).sort_index()
-    ahead_of = copy.deepcopy(forecaster)
-    ahead_of._set_model(
-        replace(
-            forecaster._model,
-            network=forecaster._model.backward,
-            weights=even(1.0),
-            backward=None,
-            backward_weights=None,
-        )
-    )
-    ahead_of.update(turned, update_params=False)
     unit = forecaster.time_unit_
     leads = np.array([1.0, 2.5, 5.0])
     model = forecaster._model
@@ -113,7 +102,8 @@ def test_it_forecasts_as_one_of_series_that_run_the_other_way(forecaster: Any) -
     rows, lead = np.repeat(last, 3), np.tile(leads, len(last))
     found = back.forecasts(seen, seen, rows, lead)
     as_turned = Observations.from_frame(turned)
-    expected = ahead_of._model.forecasts(as_turned, as_turned, rows, lead)
+    onwards = replace(model, network=model.backward)
+    expected = onwards.forecasts(as_turned, as_turned, rows, lead)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     # and that is what is answered at these stamps
     first = y.reset_index("when").groupby("series").when.first()
@@ -173,21 +163,23 @@ def test_it_is_kept_in_a_file_and_by_later_trainings(
 # Controls in reversed time
 
 
-@pytest.mark.parametrize("asked", [9.5, 11.5, 29.0, 51.0, 107.0])
-def test_controls_are_the_same_at_any_time(asked: float) -> None:
+@pytest.mark.parametrize("asked", [9.5, 10.02, 11.5, 29.0, 51.0, 107.0])
+@pytest.mark.parametrize("unit", [UNIT, 0.02])
+def test_controls_are_the_same_at_any_time(unit: float, asked: float) -> None:
+    # of a small unit doses have faded wholly before the next row
     every = rows_of("impulses", "held", "line")
-    forms, network = ControlForms.of(every, UNIT, REACH), network_of(0)
+    forms, network = ControlForms.of(every, unit, REACH), network_of(0)
     found = []
     for own, rows in (forms, every), (forms.reversed(), every.reversed()):
-        known, seen = own.read(rows, rows.observed(), UNIT)
-        units = Units.of(seen, UNIT)
+        known, seen = own.read(rows, rows.observed(), unit)
+        units = Units.of(seen, unit)
         n = len(forms.columns)
         units = replace(units, control_location=np.zeros(n), control_scale=np.ones(n))
         first = seen.ticks[seen.bounds[:-1]]
         controls = own.known(known, since=first, units=units)
-        lead = abs((-asked if own.runs_back else asked) - first) / UNIT
+        lead = abs((-asked if own.runs_back else asked) - first) / unit
         start = np.zeros(1)
-        path = control_path(controls, np.array([0]), start, REACH, network)
+        path = control_path(controls, np.array([0]), start, 1e4, network)
         assert path is not None
         found.append(path.at(torch.tensor(lead[None], dtype=torch.float32))[0, 0])
     torch.testing.assert_close(found[0], found[1], rtol=2e-3, atol=1e-5)
@@ -283,6 +275,7 @@ def test_what_was_pretrained_looks_back_at_other_series(
 
 def test_one_that_does_not_prove_itself_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     y = many()
     monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
@@ -293,10 +286,11 @@ def test_one_that_does_not_prove_itself_is_given_up(
 
     calls: list[Any] = []
     monkeypatch.setattr(ahead, "network_weights_of", only_onwards)
-    forecaster = auto(random_state=0).fit(y)
+    forecaster = auto(random_state=0, verbose=2).fit(y)
     assert len(calls) == 2
     assert forecaster._model.backward is None
     assert forecaster.network_share_ == 1.0
+    assert "before first rows nothing counts" in capsys.readouterr().out
     calls.clear()
     monkeypatch.setattr(ahead, "network_weights_of", lambda *_, **__: even(1.0, 20.0))
     forecaster = auto(random_state=0).fit(y)
@@ -304,7 +298,9 @@ def test_one_that_does_not_prove_itself_is_given_up(
     assert forecaster._model.backward_weights.reach == 20.0
     # it has learned half as long, once of some and once of all series
     sizes = forecaster.history_.groupby("phase").size().tolist()
-    assert sizes == [3, 2, 2, 3]
+    assert sizes == [3, 3, 2, 2]
+    # what is kept of the one that looks ahead
+    assert 3 < forecaster.best_epoch_ <= 6
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import torch
 from sklode import LatentODELSTMForecaster
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
+from sklode.hybrid import training as ahead
 from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.windows import control_path
 from tests.hybrid.test_restarts import network_of
@@ -141,6 +142,25 @@ def test_a_dose_without_y_moves_the_state_from_its_stamp_on() -> None:
     stamps = index.get_level_values(-1)
     assert not is_moved[stamps < first[-1] - unit].any()
     assert is_moved[stamps > first[-1]].all()
+
+
+def test_doses_beside_other_columns_are_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    evidence: list[Any] = []
+
+    def noted(found: Any, _: int) -> bool:
+        evidence.append(found)
+        return True
+
+    monkeypatch.setattr(ahead, "has_prospects", noted)
+    y, X, _, _ = patients(22)
+    X["line"] = np.sin(np.arange(len(X)) / 5.0)
+    X["held"] = (X.dose > 0).groupby(level=0).cumsum() % 3.0
+    forecaster = LatentODELSTMForecaster(max_epochs=2, random_state=0).fit(y, X=X)
+    assert len(forecaster._model.forms.columns) > 3
+    assert np.isfinite(evidence[0].change).all()
+    assert len(evidence[0].change) > 100
 
 
 @pytest.mark.slow
