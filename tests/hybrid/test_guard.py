@@ -358,8 +358,8 @@ def test_few_clusters_tell_less_than_as_many_errors() -> None:
             width = width_of(errors[:10].ravel(), cluster)
             covered[name] += (errors[10] < 1.6449 * width).tolist()
     shares = {name: np.mean(inside) for name, inside in covered.items()}
-    assert 0.88 < shares["series"] < 0.95
-    assert shares["rows"] < 0.88
+    assert 0.86 < shares["series"] < 0.95
+    assert shares["rows"] < shares["series"] - 0.02
 
 
 def test_a_lone_cluster_is_as_wide_as_its_largest_error() -> None:
