@@ -105,7 +105,7 @@ class HybridModel(TrainedModel):
     forms: ControlForms
     weights: NetworkWeights | None = None  # None: nothing counts
     gap_weights: NetworkWeights | None = None  # likewise, by the nearest row's distance
-    backward: HybridODE | None = None  # looks ahead in reversed time
+    backward: HybridODE | None = None  # of reversed time; later trainings keep it
     backward_weights: NetworkWeights | None = None
 
     @property
