@@ -17,7 +17,7 @@ from sklode.data.errors import SolverError
 from sklode.data.history import History, QueryRows
 from sklode.data.links import LEAST
 from sklode.data.observations import Observations
-from sklode.data.ticks import length_of_time, rows_before, ticks_between
+from sklode.data.ticks import rows_before, ticks_between
 from sklode.engine.threads import own_modes
 from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.network import HybridODE
@@ -178,9 +178,10 @@ class HybridModel(TrainedModel):
 
     def _reach_in_words(self, like: pd.Index) -> str:
         """Return to which leads the network counts."""
-        text = f"up to {self._length(self.weighed, like)} after a series' last row"
+        text = f"up to {self.length(self.weighed.reach, like)} after a series' last row"
         if self.backward_weights is not None:
-            text += f" and {self._length(self.backward_weights, like)} before its first"
+            back = self.length(self.backward_weights.reach, like)
+            text += f" and {back} before its first"
         return text
 
     def _gaps_in_words(self, like: pd.Index) -> str:
@@ -188,11 +189,8 @@ class HybridModel(TrainedModel):
         if self.gap_weights is None:
             return ""
         share = float(self.gap_weights.weights.mean())
-        reach = self._length(self.gap_weights, like)
+        reach = self.length(self.gap_weights.reach, like)
         return f",\nby {share:.2g} in gaps, up to {reach} from the nearest row"
-
-    def _length(self, weights: NetworkWeights, like: pd.Index) -> str:
-        return length_of_time(weights.reach * self.units.time, like)
 
     def adjustments(
         self, history: History, queries: ChannelRows, known: Observations

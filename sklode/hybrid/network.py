@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -391,13 +391,16 @@ class HybridODE(Autoencoder):
         Dropout (Srivastava et al. 2014): of neurons that are left out others make up
         the sum, on average.
         """
-        layers: Any = self.meeting[1]
-        hidden = layers[:-1](self.meeting[0](states))
+        norm, layers = self.meeting
+        *inner, outer = layers.children()
+        hidden = norm(states)
+        for layer in inner:
+            hidden = layer(hidden)
         if dropout is not None:
             draws = torch.Generator().manual_seed(dropout)
             kept = torch.empty(hidden.shape).bernoulli_(1 - _DROPPED, generator=draws)
             hidden = hidden * kept.to(hidden) / (1 - _DROPPED)
-        told: Tensor = layers[-1](hidden)
+        told: Tensor = outer(hidden)
         return told
 
     def _answers(self, batch: HybridBatch, z0: Tensor, origin: Origin) -> Tensor:

@@ -236,10 +236,11 @@ class HybridTraining(Training[HybridModel]):
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if not self.is_guarded or self._is_interrupted:
             return self.trained(model)
-        proved = copy.deepcopy(self.network)
+        # has not learned what is held out
+        proved = copy.deepcopy(self.network) if self.of_series else None
         reporter.say("It trains on, on all rows.")
         self._train_on(self.rows, reporter)
-        if self.of_series and not self._is_interrupted:
+        if proved is not None and not self._is_interrupted:
             model = self._with_backward(model, proved, reporter)
         return self.trained(model)
 

@@ -17,7 +17,6 @@ from sklode.data.history import History, QueryRows
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import ScaledRows
 from sklode.data.scaling import split_at_gaps
-from sklode.data.ticks import length_of_time
 from sklode.latent_ode.answers import LatentODEAnswers
 from sklode.latent_ode.network import LatentODE
 from sklode.latent_ode.windows import WindowSet
@@ -71,13 +70,10 @@ class LatentODEModel(TrainedModel):
         text = "is the whole forecast"
         if math.isinf(self.reach_ahead):
             return text
-        ahead, back = (
-            length_of_time(reach * self.units.time, like)
-            for reach in (self.reach_ahead, self.reach_back)
-        )
         return (
-            f"{text}; it learned to look {ahead} ahead of a series' last row,\n"
-            f"and {back} back from its first"
+            f"{text}; it learned to look {self.length(self.reach_ahead, like)} ahead "
+            f"of a series' last row,\nand {self.length(self.reach_back, like)} back "
+            "from its first"
         )
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:

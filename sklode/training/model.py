@@ -13,7 +13,7 @@ import pandas as pd
 from sklode.data.arrays import Array, Columns
 from sklode.data.known import known_settings
 from sklode.data.scaling import Units
-from sklode.data.ticks import TIMELIKE
+from sklode.data.ticks import TIMELIKE, length_of_time
 from sklode.nn.autoencoder import Autoencoder
 from sklode.nn.settings import NetworkSettings
 from sklode.training.parameters import TrainingSettings, model_of
@@ -56,6 +56,10 @@ class TrainedModel:
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
         return len(self.units.location), len(self.units.control_location)
+
+    def length(self, reach: float, like: pd.Index) -> str:
+        """Return so many units of time in words, of stamps like these."""
+        return length_of_time(reach * self.units.time, like)
 
     def attributes(self, channels: list[Hashable]) -> dict[str, object]:
         """Return the fitted attributes of a forecaster that training leaves."""
