@@ -72,7 +72,6 @@ def told(forecaster: Any, index: pd.Index, **fields: Any) -> np.ndarray:
     return found
 
 
-@pytest.mark.filterwarnings("ignore:the network counts:RuntimeWarning")
 def test_it_counts_before_first_rows_as_far_as_it_was_proved(forecaster: Any) -> None:
     index = before_and_after(forecaster)
     first = panel().reset_index("when").groupby("series").when.first()
