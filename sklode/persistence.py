@@ -76,8 +76,8 @@ Make: TypeAlias = Callable[..., object]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
-FORMAT_VERSION = 21  # rises with every change of what a file holds
-_READ = (*range(14, 21), FORMAT_VERSION)  # what the older ones lack has a default
+FORMAT_VERSION = 22  # rises with every change of what a file holds
+_READ = (*range(14, 22), FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -146,6 +146,8 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
         makers = {name: one.make for name, one in _KINDS.items()}
+        if found["format_version"] < 22:
+            makers |= _MAKERS_21
         if found["format_version"] < 20:
             makers |= _MAKERS_19
         if found["format_version"] < 18:
@@ -469,7 +471,7 @@ def _structural_model_14(
     """Return a model of format 14, which had a list of each part of columns."""
     each = zip(channels, spans, bounds, steps.tolist(), moves, strict=True)
     return StructuralModel(
-        design=Design(
+        design=_design_21(
             location=control_location,
             scale=control_scale,
             effects=tuple(effects),
@@ -625,7 +627,14 @@ def _hybrid_model_19(units: Units, **parts: Any) -> object:
     return _KINDS["HybridModel"].make(units=units, forms=forms, **parts)
 
 
+def _design_21(year: float | None = None, **parts: Any) -> Design:
+    """Return a design of a format that looked a year back alone, or not at all."""
+    periods = {} if year is None else {"year_before": year}
+    return Design(periods=periods, **parts)
+
+
 # What makes the kinds of formats before that had other names or parts.
+_MAKERS_21: dict[str, Make] = {"Design": _design_21}
 _MAKERS_19: dict[str, Make] = {"HybridModel": _hybrid_model_19}
 _MAKERS_17: dict[str, Make] = {"NamedDays": _named_days_17}
 _MAKERS_16: dict[str, Make] = {

@@ -191,13 +191,13 @@ def test_no_pickle_is_run(
     assert load(path).state == "fitted"
 
 
-@pytest.mark.parametrize("number", [13, 22])
+@pytest.mark.parametrize("number", [13, 23])
 def test_files_of_other_formats_are_refused(
     number: int, path: Path, written: bytes
 ) -> None:
     text = {"format_version": number, "sklode_version": "9"}
     changed(written, path, lambda found, _: found.update(text))
-    expected = rf"got version {number} of the format, not 14 .* 21\. Use sklode 9 "
+    expected = rf"got version {number} of the format, not 14 .* 22\. Use sklode 9 "
     with pytest.raises(WeightsFileError, match=expected):
         load(path)
 
@@ -389,6 +389,17 @@ def test_networks_of_format_20_look_ahead_alone() -> None:
     X = pd.DataFrame({"dose": [0.0, 0.0, 5.0, 0.0]}, [20, 160, 162, 165])
     forecast = load(path).predict_at(X.index, X=X).to_numpy().ravel()
     expected = [1.3257783, 0.8235765, 1.0116717, 1.1168068]
+    np.testing.assert_allclose(forecast, expected, rtol=1e-5)
+
+
+def test_days_of_format_21_look_a_year_back_alone() -> None:
+    path = Path(__file__).parent / "format_21" / "year.safetensors"
+    forecaster = StructuralForecaster.load_weights(path)
+    weights = forecaster.components_[["year_before", "week_before"]].iloc[0]
+    assert weights["year_before"] > 0.5
+    assert weights["week_before"] == 0.0
+    forecast = forecaster.predict(fh=range(1, 4))
+    expected = [87.8072746, 94.3319207, 96.3557349]
     np.testing.assert_allclose(forecast, expected, rtol=1e-5)
 
 

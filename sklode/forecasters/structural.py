@@ -98,8 +98,8 @@ class StructuralForecaster(ContinuousForecaster):
         whether other columns move its forecasts; ``kinds``: how many kinds of series
         have hyperparameters of their own; the form is that of the heaviest;
         ``dispersion``: how many times as wide errors are at the widest hour of day and
-        week as at the narrowest; ``year_before``: how much values 52 weeks before
-        count, at the lead where most.
+        week as at the narrowest; ``year_before``, ``week_before`` and ``day_before``:
+        how much values 52 weeks, a week or a day before count, at the lead where most.
 
     Notes
     -----

@@ -18,6 +18,7 @@ _TOO_NARROW = 0.75  # coverage of the 90 % intervals
 _OTHER_WIDTH = np.log(4 / 3)  # of intervals that are too narrow or too wide
 _NEAR = 0.2  # of its error at the first row ahead a simple method has, far better
 _DRIFT = 2.0  # deviations of the last rows' errors in sum
+_BEFORE = {"year_before": "52 weeks", "week_before": "a week", "day_before": "a day"}
 _SMALL = 0.005  # share of a part that rounds to nothing
 
 
@@ -129,8 +130,10 @@ def _parts(components: pd.DataFrame) -> str:
             f"errors up to {ratio:.2g} times as wide at some hours or days as at others"
         )
         text += [by_clock] * int(ratio > 1)
-        counts = parts["year_before"].iloc[0]
-        text += [f"52 weeks before count up to {counts:.0%}"] * int(counts > _SMALL)
+        for name, length in _BEFORE.items():
+            counts = parts[name].iloc[0]
+            told = f"values {length} before count up to {counts:.0%}"
+            text += [told] * int(counts > _SMALL)
         lines.append(f"{channel}: {', '.join(text)}")
     return "\n".join(lines)
 

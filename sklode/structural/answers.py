@@ -175,7 +175,6 @@ class StructuralAnswers:
         )
         several = column.usual
         n_drawn = sum(one.is_drawn for one in several)
-        year_before = column.naive_weight
         wideness = self.states.dispersion(place, column.table)
         # a group whose series draw none is one kind
         whole = {one.group for one in several if not one.is_drawn}
@@ -194,7 +193,7 @@ class StructuralAnswers:
                 "cross": bool(is_moved),
                 "kinds": n_kinds,
                 "dispersion": wideness.max(initial=1.0) / wideness.min(initial=1.0),
-                "year_before": year_before,
+                **column.naive_weights,
             }
             for part, variance, memory in zip(names, variances, memories, strict=True)
         ]

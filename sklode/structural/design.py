@@ -5,7 +5,7 @@ Tested in tests/structural/effects/test_effect.py and test_clock.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -43,8 +43,8 @@ class Design:
     calendar: Calendar | None = None  # named days
     effects: tuple[Effect, ...] = ()  # what columns of X and kinds of days may do
     period: RowPeriod = OWN_DAY  # which days a row stands for
-    year: float | None = None
-    """52 weeks, in units of time; None: no value so long before counts."""
+    periods: dict[str, float] = field(default_factory=dict)
+    """Units of time by name, longest first: values so long before may count."""
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `filter.forward` reads beside times, (row, 1 + column)."""

@@ -30,7 +30,11 @@ from sklode.structural.predictive.dispersion import Clock
 from sklode.structural.predictive.limits import LargestMoves, Limits
 from sklode.structural.predictive.mixture import Mixture, Paths
 from sklode.structural.predictive.scale_by_lead import Ahead, VarianceInflation
-from sklode.structural.predictive.seasonal_naive import Combination, SeasonalNaive
+from sklode.structural.predictive.seasonal_naive import (
+    PERIODS,
+    Combination,
+    SeasonalNaive,
+)
 from sklode.structural.predictive.steps import Conditioned, UncertainX
 from sklode.structural.rows import ChannelRows, Rows
 from sklode.structural.scaling import Scaling
@@ -51,7 +55,7 @@ class FilteredColumn:
     weights: Array  # (candidate, series), zero of series that one is not for
     table: ChannelRows
     span: float
-    year: float | None  # of `Design`
+    periods: dict[str, float]  # of `Design`
     spaces: list[StateSpace]
     states: list[States]
     sums: Array  # (series, memory), decayed innovations of each one's heaviest
@@ -63,11 +67,11 @@ class FilteredColumn:
         table: ChannelRows,
         span: float,
         members: Numbers | None = None,
-        year: float | None = None,
+        periods: dict[str, float] | None = None,
     ) -> FilteredColumn:
         """Filter the rows of a column.
 
-        ``members`` are those of `Candidate.own`, ``year`` is that of `Design`.
+        ``members`` are those of `Candidate.own`, ``periods`` are those of `Design`.
         """
         weights, n = weights_of(candidates, table), len(table.lengths)
         own = [
@@ -81,7 +85,7 @@ class FilteredColumn:
             weights=weights,
             table=table.where(slice(0)),
             span=span,
-            year=year,
+            periods=periods or {},
             spaces=spaces,
             states=[
                 one.first(space, n) for one, space in zip(own, spaces, strict=True)
@@ -317,23 +321,30 @@ class FilteredColumn:
         return found
 
     @cached_property
-    def combinations(self) -> dict[int, Combination]:
-        """How seasonal naive forecasts count, by heaviest candidate; or none."""
-        found: dict[int, Combination] = {}
-        if self.year is None or self.table.spans.max(initial=0.0) < self.year:
+    def combinations(self) -> dict[int, dict[str, Combination]]:
+        """How seasonal naive forecasts count, one by one, by heaviest candidate."""
+        found: dict[int, dict[str, Combination]] = {}
+        longest = self.table.spans.max(initial=0.0)
+        shown = {name: p for name, p in self.periods.items() if p <= longest}
+        if not shown:
             return found
+        farthest = max(self.periods.values())
         for k, mine in self.by_heaviest(self.table):
             rows = self.candidates[k].scaling.rows(self.table.where(mine))
             added = self._added(k, rows, rows.inputs[:, 1:])
-            naive = SeasonalNaive(rows, added, self.year)
-            found[k] = Combination.measured(naive, self._ahead[k])
+            ahead, found[k] = self._ahead[k], {}
+            for name, period in shown.items():
+                naive = SeasonalNaive(rows, added, period, farthest)
+                one = found[k][name] = Combination.measured(naive, ahead)
+                ahead = [(j, one.left(j, own)) for j, own in ahead]
         return found
 
     @property
-    def naive_weight(self) -> float:
-        """How much values 52 weeks before count for the best one, where most."""
-        found = self.combinations.get(self._best)
-        return 0.0 if found is None else float(found.weights.mean(axis=0).max())
+    def naive_weights(self) -> dict[str, float]:
+        """How much values a period before count for the best one, where most."""
+        found = self.combinations.get(self._best, {})
+        most = {k: one.weights.mean(axis=0).max() for k, one in found.items()}
+        return {name: float(most.get(name, 0.0)) for name in PERIODS}
 
     def combined(self, queries: ChannelRows, mixture: Mixture) -> Conditioned | None:
         """Return the step by which seasonal naive forecasts move it; None: they do not.
@@ -352,14 +363,15 @@ class FilteredColumn:
                 means = ((mixture.means[k] - location[k]) / scale[k])[mine]
                 means -= self._added(k, own, own.inputs[:, 1:])
                 spread = np.maximum(deviations[k][mine], LEAST)
-                shift[mine] = self.combinations[k].shift(own, means, spread)
+                for one in self.combinations[k].values():
+                    shift[mine] += one.shift(own, means + shift[mine], spread)
         return self.conditioned(queries, shift)
 
     def _left(self, k: int, series: int, found: Ahead) -> Ahead:
         """Return a candidate's forecasts of a series with the errors that are left."""
-        if k not in self.combinations:
-            return found
-        return self.combinations[k].left(series, found)
+        for one in self.combinations.get(k, {}).values():
+            found = one.left(series, found)
+        return found
 
     @cached_property
     def inflations(self) -> dict[int, VarianceInflation]:

@@ -58,7 +58,7 @@ class FilteredModel:
         members = np.array([numbers.get(key, -1) for key in observations.keys])
         columns = [
             FilteredColumn.filter(
-                column.candidates, table, column.span, members, model.design.year
+                column.candidates, table, column.span, members, model.design.periods
             )
             for column, table in zip(model.columns, tables, strict=True)
         ]

@@ -35,7 +35,7 @@ from sklode.structural.effects.selection import MOST_ASKED, random_coefficients
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.model import ColumnModel, StructuralModel
 from sklode.structural.predictive.limits import LargestMoves
-from sklode.structural.predictive.seasonal_naive import units_of_year
+from sklode.structural.predictive.seasonal_naive import naive_periods
 from sklode.structural.rows import ChannelRows
 from sklode.structural.search.attributes import (
     Attributes,
@@ -78,7 +78,7 @@ def fit_model(
     cycle = cycle_of(lengths, day_and_week(observations.like))
     design = replace(design, cycle=cycle)
     if named is None:
-        design = replace(design, year=units_of_year(design.unit, observations.like))
+        design = replace(design, periods=naive_periods(design.unit, observations.like))
     spans = [_usual_span(table, longest) for table in tables]
     # a column may be seen more rarely than others: its own usual gap, in ticks
     gaps = [time_unit(_alone(observations, column)) for column in range(n)]

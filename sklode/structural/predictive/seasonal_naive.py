@@ -1,12 +1,14 @@
-r"""The value 364 days before beside a forecast: on the same weekday, a year ago.
+r"""The value a day, a week or 364 days before beside a forecast.
 
-.. math:: f + w \, (y(t - 52 \mathrm{\ weeks}) + c - f)
+.. math:: f + w \, (y(t - p) + c - f)
 
-with f a forecast, and c what has changed since a year before, on average of the last
-quarter of a year: a seasonal naive forecast with a level. A year has sharp days that no
-smooth wave has, and keeps to weekdays. The weight w, by lead, is the slope of a model's
-errors ahead on what the other says more (Bates and Granger, "The Combination of
-Forecasts", 1969). What was so far from a forecast as outliers are does not come back.
+with f a forecast, p a period, and c what has changed since a period before, on average
+of its last quarter: a seasonal naive forecast with a level. A year of weeks has sharp
+days that no smooth wave has, and keeps to weekdays; days and weeks change their shapes.
+The weight w, by lead, is the slope of a model's errors ahead on what the other says
+more (Bates and Granger, "The Combination of Forecasts", 1969), less its standard error.
+The longest period moves a forecast first, the next one what that has become. What was
+so far from a forecast as outliers are does not come back.
 
 Tested in tests/structural/predictive/test_seasonal_naive.py.
 """
@@ -36,8 +38,13 @@ from sklode.structural.predictive.scale_by_lead import (
 from sklode.structural.rows import ChannelRows
 from sklode.structural.scaling import usual_deviation
 
-# part of a year that tells what has changed, and of its rows that have one before
+PERIODS = {"year_before": 52 * WEEK, "week_before": WEEK, "day_before": DAY}
+"""Nanoseconds of each, by the name of its weight in ``components_``."""
+
+# part of a period that tells what has changed, and of its rows that have one before
 _CHANGES, _SEEN = 0.25, 0.5
+# rows of a period that can be told: a week of minutes has the most
+_ROWS_A_PERIOD = 3.5, 7 * 1440.0
 # errors that a weight of zero is worth
 _DOUBT = 10.0
 
@@ -48,7 +55,8 @@ class SeasonalNaive:
 
     table: ChannelRows  # in states' units
     added: Array  # (row,), what effects add, which no year before tells
-    year: float  # 52 weeks, in units of time
+    period: float  # in units of time
+    farthest: float  # ahead, likewise
 
     @cached_property
     def _values(self) -> Array:
@@ -65,15 +73,15 @@ class SeasonalNaive:
 
     @cached_property
     def _changes(self) -> Array:
-        """What has changed since a year before, (row,); NaN where nothing tells."""
+        """What has changed since a period before, (row,); NaN where nothing tells."""
         table, clock, series = self.table, self._clock, self.table.series
-        all_changes = self._values - self._before(series, clock - self.year)
+        all_changes = self._values - self._before(series, clock - self.period)
         changes = _without_outliers(all_changes, table.bounds)
         is_known = np.isfinite(changes)
         sums = np.append(0.0, np.cumsum(np.where(is_known, changes, 0.0)))
         counts = np.append(0, np.cumsum(is_known))
         ends = np.arange(1, len(clock) + 1)
-        before = clock - _CHANGES * self.year
+        before = clock - _CHANGES * self.period
         begins = 1 + rows_before(table.bounds, clock, series, before)
         n = counts[ends] - counts[begins]
         is_seen = n >= np.maximum(_SEEN * (ends - begins), 1)
@@ -91,15 +99,17 @@ class SeasonalNaive:
 
     def _at(self, last: Numbers, series: Numbers, clock: Array) -> Array:
         """Return forecasts of times on the wall after ``last`` rows of their series."""
-        found = self._before(series, clock - self.year) + self._changes[last]
-        # of more than a year ahead nothing tells how much more changes
-        is_near = clock - self._clock[last] <= self.year
-        return np.where(is_near, found, np.nan)
+        ahead = clock - self._clock[last]
+        n_periods = np.maximum(np.ceil(ahead / self.period - LEAST), 1.0)
+        found = self._before(series, clock - n_periods * self.period)
+        # of what is far ahead nothing tells how much more changes
+        is_near = ahead <= self.farthest
+        return np.where(is_near, found + self._changes[last], np.nan)
 
     def ahead(self, queries: ChannelRows) -> Array:
         """Return forecasts after the last rows, (query,), without what effects add.
 
-        NaN where there is none, and more than a year ahead.
+        NaN where there is none, and farther than that.
         """
         series, found = queries.series, np.full(len(queries.times), np.nan)
         mine = queries.times > self.table.ends[series]
@@ -158,7 +168,15 @@ class Combination(NamedTuple):
         # rows are asked many times, and neighbours err alike
         n = np.bincount(series[np.unique(rows)], minlength=n_series) / ALIKE
         trust = (n / (n + _DOUBT))[:, None]
-        own = trust * products / np.maximum(squares, LEAST)
+        squares = np.maximum(squares, LEAST)
+        slope = products / squares
+        # less its standard error: of what is not sure nothing counts
+        left = np.zeros_like(squares)
+        rest = errors - slope[series[rows], part] * more
+        np.add.at(left, (series[rows], part), rest**2)
+        error = np.sqrt(left / squares / np.maximum(n, 1.0)[:, None])
+        slope = np.maximum(slope - error, 0.0)
+        own = trust * slope
         others = (own.sum(axis=0) - own) / (n > 0).sum()
         return cls(naive, medians, np.clip(own + (1 - trust) * others, 0.0, 1.0))
 
@@ -169,15 +187,18 @@ class Combination(NamedTuple):
         return weight
 
     def left(self, series: int, found: Ahead) -> Ahead:
-        """Return forecasts of a series with the errors that naive ones leave."""
+        """Return forecasts of a series that naive ones have moved."""
         moved = self._weight(series, found.leads) * self.naive.more(series, found)
-        errors = found.errors - np.where(np.isnan(moved), 0.0, moved)
-        return found._replace(errors=errors)
+        moved = np.where(np.isnan(moved), 0.0, moved)
+        return found._replace(
+            signals=found.signals + moved * found.deviations,
+            errors=found.errors - moved,
+        )
 
     def shift(self, queries: ChannelRows, means: Array, deviations: Array) -> Array:
         """Return how far forecasts move, (query,), whose ``means`` lack effects.
 
-        Nothing moves before the last rows, and where a year before there was none.
+        Nothing moves before the last rows, and where a period before there was none.
         """
         series = queries.series
         weight = self._weight(series, queries.times - self.naive.table.ends[series])
@@ -203,13 +224,14 @@ def _without_outliers(changes: Array, bounds: Numbers) -> Array:
     return found
 
 
-def units_of_year(unit: float, like: pd.Index) -> float | None:
-    """Return how many units of time 52 weeks have.
+def naive_periods(unit: float, like: pd.Index) -> dict[str, float]:
+    """Return periods in units of time by name, longest first, that rows may show.
 
-    None where rows do not lie an hour to a week apart. ``unit`` is in ticks of an index
-    like this one.
+    ``unit`` is in ticks of an index like this one.
     """
     tick = tick_length(like)
-    if tick is None or not DAY / 24 <= unit * tick <= WEEK:
-        return None
-    return 52 * WEEK / (unit * tick)
+    if tick is None or unit * tick > WEEK:
+        return {}
+    fewest, most = _ROWS_A_PERIOD
+    periods = {name: period / (unit * tick) for name, period in PERIODS.items()}
+    return {name: p for name, p in periods.items() if fewest <= p <= most}

@@ -12,9 +12,10 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.structural.predictive.scale_by_lead import Ahead
 from sklode.structural.predictive.seasonal_naive import (
+    PERIODS,
     Combination,
     SeasonalNaive,
-    units_of_year,
+    naive_periods,
 )
 from sklode.structural.rows import ChannelRows
 
@@ -46,8 +47,11 @@ def asked(*times: list[float], ahead: float = 0.0) -> ChannelRows:
     )
 
 
-def naive(rows: ChannelRows, added: np.ndarray | float = 0.0) -> SeasonalNaive:
-    return SeasonalNaive(rows, np.broadcast_to(added, rows.times.shape), YEAR)
+def naive(
+    rows: ChannelRows, added: np.ndarray | float = 0.0, farthest: float = YEAR
+) -> SeasonalNaive:
+    added = np.broadcast_to(added, rows.times.shape)
+    return SeasonalNaive(rows, added, period=YEAR, farthest=farthest)
 
 
 def values(n: int, seed: int = 0) -> np.ndarray:
@@ -62,9 +66,16 @@ def test_it_is_the_value_a_year_before_and_the_mean_change_of_a_quarter() -> Non
     np.testing.assert_allclose(found, expected)
 
 
-def test_of_more_than_a_year_ahead_nothing_is_said() -> None:
-    found = naive(table(values(90))).ahead(asked([129.0, 130.0, 175.0]))
+def test_farther_ahead_than_allowed_nothing_is_said() -> None:
+    y = values(90)
+    found = naive(table(y)).ahead(asked([129.0, 130.0, 175.0]))
     assert np.isnan(found).tolist() == [False, True, True]
+    # and else the last value that was seen whole periods before
+    far = asked([129.0, 130.0, 169.0, 175.0])
+    found = naive(table(y), farthest=2 * YEAR).ahead(far)
+    change = (y[80:] - y[40:50]).mean()
+    expected = [y[89] + change, y[50] + change, y[89] + change, np.nan]
+    np.testing.assert_allclose(found, expected)
 
 
 def test_rows_are_found_by_the_clock_on_the_wall() -> None:
@@ -159,6 +170,27 @@ def test_the_weight_is_the_slope_of_errors_shrunk_by_how_few_rows_tell() -> None
         np.testing.assert_allclose(found.weights, weight)
 
 
+def test_a_weight_that_is_not_sure_counts_less_by_its_standard_error() -> None:
+    rows = table(values(200))
+    ahead = looked_ahead(rows, 0, 0.8)
+    noise = np.random.default_rng(3).standard_normal(ahead.errors.shape)
+    ahead = ahead._replace(errors=ahead.errors + 0.3 * noise)
+    more, n = naive(rows).more(0, ahead), 139 / 4
+    found = Combination.measured(naive(rows), [(0, ahead)])
+    for lead, weight in zip(found.leads, found.weights[0], strict=True):
+        mine = (ahead.leads == lead) & np.isfinite(more)
+        if not np.isin(lead, [1.0]):  # other parts have several leads
+            continue
+        e, m = ahead.errors[mine], more[mine]
+        slope = (e * m).sum() / (m**2).sum()
+        error = np.sqrt(((e - slope * m) ** 2).sum() / (m**2).sum() / n)
+        assert weight == pytest.approx((slope - error) * n / (n + 10))
+    assert found.weights.max() < 0.8 * n / (n + 10)
+    # of chance alone next to nothing counts
+    chance = [(0, ahead._replace(errors=noise))]
+    assert Combination.measured(naive(rows), chance).weights.max() < 0.1
+
+
 def test_weights_differ_by_lead() -> None:
     rows = table(values(200))
     share = np.repeat([0.0, 0.2, 0.4, 0.6], [1, 2, 2, 3])
@@ -187,30 +219,37 @@ def test_errors_that_are_left_are_those_of_the_combination() -> None:
     rows = table(values(200))
     ahead = looked_ahead(rows, 0, 0.5)
     found = Combination.measured(naive(rows), [(0, ahead)])
-    left = found.left(0, ahead).errors
+    left = found.left(0, ahead)
     weight = found.weights[0, 0]
-    np.testing.assert_allclose(left, ahead.errors * (1 - weight / 0.5), atol=1e-12)
+    expected = ahead.errors * (1 - weight / 0.5)
+    np.testing.assert_allclose(left.errors, expected, atol=1e-12)
+    # and what comes next moves the forecasts that these have moved
+    moved = left.signals + left.errors * left.deviations
+    np.testing.assert_allclose(moved, ahead.signals + ahead.errors * ahead.deviations)
 
 
 @pytest.mark.parametrize(
     ("index", "unit", "expected"),
     [
-        (pd.date_range("2024-01-01", periods=2), 86_400e9, 364.0),
-        (pd.date_range("2024-01-01", periods=2, tz="Europe/Rome"), 3600e9, 8736.0),
-        (pd.period_range("2024-01-01", periods=2, freq="W"), 1, 52.0),
-        (pd.period_range("2024-01-01", periods=2, freq="D"), 1, 364.0),
-        (pd.period_range("2024-01-01", periods=2, freq="6h"), 6, 1456.0),
-        (pd.period_range("2024-01-01", periods=2, freq="M"), 1, None),
-        (pd.date_range("2024-01-01", periods=2), 8 * 86_400e9, None),
-        (pd.date_range("2024-01-01", periods=2), 900e9, None),
-        (pd.RangeIndex(2), 1, None),
+        (pd.date_range("2024-01-01", periods=2), 86_400e9, [364.0, 7.0]),
+        (pd.date_range("2024", periods=2, tz="Europe/Rome"), 3600e9, [8736, 168, 24]),
+        (pd.period_range("2024-01-01", periods=2, freq="W"), 1, [52.0]),
+        (pd.period_range("2024-01-01", periods=2, freq="D"), 1, [364.0, 7.0]),
+        (pd.period_range("2024-01-01", periods=2, freq="6h"), 6, [1456.0, 28.0, 4.0]),
+        (pd.period_range("2024-01-01", periods=2, freq="M"), 1, []),
+        (pd.date_range("2024-01-01", periods=2), 60e9, [10_080.0, 1440.0]),
+        (pd.date_range("2024-01-01", periods=2), 1e9, []),
+        (pd.date_range("2024-01-01", periods=2), 8 * 86_400e9, []),
+        (pd.RangeIndex(2), 1, []),
     ],
     ids=str,
 )
-def test_52_weeks_are_those_of_rows_an_hour_to_a_week_apart(
-    index: pd.Index, unit: float, expected: float | None
+def test_periods_are_those_that_rows_may_show(
+    index: pd.Index, unit: float, expected: list[float]
 ) -> None:
-    assert units_of_year(unit, index) == (expected and pytest.approx(expected))
+    found = naive_periods(unit, index)
+    assert [*found.values()] == pytest.approx(expected)
+    assert [*found] == [name for name in PERIODS if name in found]
 
 
 def park(n: int, seed: int = 0) -> pd.Series:
@@ -240,8 +279,8 @@ def test_what_recurs_in_a_year_without_a_rule_is_forecast(
 ) -> None:
     ahead = park(588)[560:]
     error = (forecaster.predict(fh=ahead.index) - ahead).abs().mean()
-    path = "sklode.structural.fit.units_of_year"
-    monkeypatch.setattr(path, lambda unit, like: None)
+    path = "sklode.structural.fit.naive_periods"
+    monkeypatch.setattr(path, lambda unit, like: {})
     other = fitted(park(560))
     usual = (other.predict(fh=ahead.index) - ahead).abs().mean()
     assert error < 0.8 * usual
@@ -250,8 +289,31 @@ def test_what_recurs_in_a_year_without_a_rule_is_forecast(
     told, untold = (
         " ".join(str(own.summary(1)).split()) for own in (forecaster, other)
     )
-    assert "52 weeks before count up to" in told
+    assert "values 52 weeks before count up to" in told
     assert "52 weeks" not in untold
+
+
+@pytest.mark.parametrize(
+    ("period", "name"), [("1D", "day_before"), ("7D", "week_before")]
+)
+def test_what_changes_from_day_to_day_or_week_to_week_is_forecast(
+    period: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours of a day, or of a week, of a size that wanders."""
+    hours = pd.date_range("2024-01-01", periods=24 * 7 * 5, freq="h")
+    rng = np.random.default_rng(0)
+    length = int(pd.Timedelta(period) / pd.Timedelta("1h"))
+    number = np.arange(len(hours)) // length
+    size = 2 + rng.standard_normal(number.max() + 1).cumsum().clip(-1.5)
+    shape = rng.standard_normal(length)
+    y = pd.Series(20 + size[number] * np.tile(shape, number.max() + 1), hours)
+    past, ahead = y[:-24], y[-24:]
+    found = fitted(past)
+    error = (found.predict(fh=ahead.index) - ahead).abs().mean()
+    monkeypatch.setattr("sklode.structural.fit.naive_periods", lambda unit, like: {})
+    usual = (fitted(past).predict(fh=ahead.index) - ahead).abs().mean()
+    assert error < 0.8 * usual
+    assert found.components_[name].iloc[0] > 0.3
 
 
 def test_all_answers_move_alike(forecaster: StructuralForecaster) -> None:
@@ -270,9 +332,10 @@ def test_rows_between_others_do_not_look_back() -> None:
     found = fitted(y.drop(gap))
     before = found.predict_at(gap)
     column: Any = found._answers
-    (combination,) = column.states.columns[0].combinations.values()
-    assert combination.weights.max() > 0.2
-    combination.weights[:] = 0.0
+    (several,) = column.states.columns[0].combinations.values()
+    assert several["year_before"].weights.max() > 0.2
+    for one in several.values():
+        one.weights[:] = 0.0
     pd.testing.assert_series_equal(found.predict_at(gap), before)
 
 
