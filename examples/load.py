@@ -34,7 +34,8 @@ stamps = pd.date_range("2000-06-05", periods=84 * 48, freq="30min")
 y = pd.Series(load_taylor() / 1000, stamps, name="GW")
 train, test = y[: 70 * 48], y[70 * 48 :]
 forecaster = StructuralForecaster().fit(train)
-print("Found:", ", ".join(forecaster.components_.index.get_level_values("part")))
+parts = forecaster.components_.index.get_level_values("part")
+print("Found:", *parts.unique(), sep="\n  ")
 
 # %%
 # Fourteen midnights
