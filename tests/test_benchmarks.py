@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import importlib
 import importlib.util
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -270,10 +272,202 @@ def test_stays_are_read_from_texts_and_scored_by_variable(
         module.read(folder)
 
 
+@pytest.fixture
+def last_values(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """statsforecast, with models that forecast the last value; what was asked of it."""
+    asked: dict[str, Any] = {}
+
+    class LastValue:
+        def __init__(self, **settings: Any) -> None:
+            asked.update(settings)
+
+        def fit(self, y: np.ndarray) -> None:
+            asked["fitted"] = y
+
+        def forecast(self, y: np.ndarray, h: int) -> dict[str, np.ndarray]:
+            asked["y"] = y
+            return {"mean": np.full(h, y[-1])}
+
+        forward = forecast
+
+    names = ("AutoETS", "AutoTheta", "AutoARIMA")
+    models = SimpleNamespace(**dict.fromkeys(names, LastValue))
+    package = SimpleNamespace(models=models)
+    monkeypatch.setitem(sys.modules, "statsforecast", package)
+    monkeypatch.setitem(sys.modules, "statsforecast.models", models)
+    return asked
+
+
+def write_tsf(path: Path, attributes: str, lines: list[str]) -> None:
+    named = "".join(f"@attribute {one}\n" for one in attributes.split(", "))
+    path.write_text(f"@relation x\n{named}@missing false\n@data\n" + "\n".join(lines))
+
+
+# four quarters again and again, half a unit more each year
+QUARTERS = np.tile([1.0, 2, 4, 8], 10) + np.arange(40) // 4 / 2
+
+
+@pytest.fixture
+def monash(tmp_path: Path) -> Path:
+    """A folder with three sets of the Monash repository."""
+    texts = [",".join(map(str, y)) for y in (QUARTERS, np.ones(40), range(30))]
+    write_tsf(
+        tmp_path / "m1_quarterly_dataset.tsf",
+        "series_name string, start_timestamp date",
+        [f"T{k}:1980-01-01 00-00-00:{text}" for k, text in enumerate(texts[:2])],
+    )
+    write_tsf(
+        tmp_path / "cif_2016_dataset.tsf",
+        "series_name string, horizon numeric",
+        [f"T0:12:{texts[0]}", f"T1:6:{texts[2]}"],
+    )
+    write_tsf(
+        tmp_path / "nn5_daily_dataset_with_missing_values.tsf",
+        "series_name string, start_timestamp date",
+        [f"T0:1996-03-18 00-00-00:1,?,{texts[1]},{texts[1]}"],
+    )
+    return tmp_path
+
+
+def test_published_sets_are_scored_by_the_protocol_of_monash(
+    load: Load,
+    monash: Path,
+    last_values: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module = load("published")
+    table = module.main(["--data", str(monash), "--sets", "m1_quarterly"])
+    row = table.loc["m1_quarterly"]
+    assert row["series"] == "1 of 203"  # the other never moves: no error to compare
+    assert last_values["season_length"] == 4
+    # the last value, 11.5, is off by 31/8; from year to year the past moves by 1/2
+    assert row["ETS"] == row["Theta"] == pytest.approx(31 / 8 / 0.5)
+    assert row["sklode"] < 1
+    assert row["over the better"] == pytest.approx(row["sklode"] / row["ETS"])
+    assert row["Monash's best"] == 1.658
+    printed = capsys.readouterr().out
+    mean = f"geometric mean: {row['over the better']:.3f}"
+    assert f"over the better, {mean}, below 1 in 1 of 1 sets" in printed
+    assert "published figures are of whole sets" in printed
+    with pytest.raises(FileNotFoundError, match="must hold sets that are asked for"):
+        module.main(["--data", str(monash), "--sets", "m1_yearly"])
+
+
+def test_whole_sets_alone_are_compared_with_the_best_published(load: Load) -> None:
+    module = load("published")
+    scores = pd.DataFrame({"sklode": [1.4], "ETS": 2.0, "Theta": 1.6, "seconds": 1.0})
+    births = module.summary("us_births", scores, 1)
+    assert births["over the better"] == 1.4 / 1.6
+    assert births["over the best"] == 1.4 / 1.453
+    gaps = module.summary("nn5_daily_gaps", scores, 111)  # fev alone has a figure
+    assert gaps["over the best"] == 1.4 / 0.548
+    assert np.isnan(module.summary("nn5_daily_gaps", scores, 56)["over the best"])
+
+
+def test_series_of_published_sets_are_cut_at_their_own_horizon(
+    load: Load, monash: Path
+) -> None:
+    sets = dict(load("published").of_folder(monash))
+    assert list(sets) == ["m1_quarterly", "cif_2016", "nn5_daily_gaps"]
+    days = sets["nn5_daily_gaps"][0].past
+    assert days.index[days.isna()].tolist() == [pd.Timestamp("1996-03-19")]
+    assert [len(task.future) for task in sets["cif_2016"]] == [12, 6]
+    quarters = sets["m1_quarterly"][0]
+    assert str(quarters.past.index[0]) == "1980Q1"
+    assert quarters.future.tolist() == QUARTERS[-8:].tolist()
+    rising = sets["cif_2016"][1]
+    assert rising.scale(12) == 12
+    assert rising.scale(24) == 1  # too few rows for this season
+
+
+def test_records_of_published_sets_keep_their_gaps(
+    load: Load, tmp_path: Path, last_values: dict[str, Any]
+) -> None:
+    module = load("published")
+    record = {"set": "nn5_daily", "id": "a", "freq": "D", "start": "1996-03-18"}
+    y, z = [1.0, 2.0, None, 4.0, *map(float, range(5, 31))], [30.0, None, 34.0]
+    with gzip.open(tmp_path / "some.json.gz", "wt") as file:
+        json.dump([{**record, "y": y, "z": z}], file)
+    ((name, (task,)),) = module.of_records(tmp_path / "some.json.gz")
+    assert name == "nn5_daily_gaps"
+    assert task.past.index[2] == pd.Timestamp("1996-03-20")
+    assert np.isnan(task.past.iloc[2])
+    scores = module.score([task], season=1, period=7)
+    assert last_values["y"][2] == 3.0
+    assert last_values["season_length"] == 7
+    assert scores["ETS"].tolist() == [2.0]  # (0 + 4) / 2, of the rows that are known
+
+
+GLUCOSE = "published models but ARIMA learned from all persons before"
+
+
+def test_glucose_is_scored_by_the_protocol_of_glucobench(
+    tmp_path: Path, last_values: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script("glucose")
+    minutes = np.r_[np.arange(245) * 5, 1300 + np.arange(250) * 5]  # a gap of 80
+    times = pd.Timestamp("2015-06-06 16:50:27") + pd.to_timedelta(minutes, "min")
+    waves = [100 + 20 * np.sin(2 * np.pi * (minutes + k) / 180) for k in (0, 60)]
+    tables = [
+        pd.DataFrame({"id": f"Subject {k}", "time": times, "gl": waves[k].round(3)})
+        for k in (0, 1)
+    ]
+    pd.concat(tables).to_csv(tmp_path / "iglu.csv")
+    table = module.main(["--data", str(tmp_path / "iglu.csv"), "--arima"])
+    printed = capsys.readouterr().out
+    assert "990 readings; rows tested on: [250, 250]" in printed
+    assert GLUCOSE in printed
+    assert table.loc["StructuralForecaster", "mean MAE"] < 1  # of a wave of 20
+    assert table.loc["ARIMA, run", "mean MAE"] > 5
+    assert len(last_values["fitted"]) == 192
+    assert table.loc["ARIMA, published", "mean MSE"] == 415.327
+    with pytest.raises(ValueError, match="must have the columns id, time and gl"):
+        module.read(FOLDER / "constants.csv")
+
+
+def test_windows_and_persons_of_glucose_are_those_of_glucobench() -> None:
+    module = script("glucose")
+    stamps = pd.date_range("2015-06-06", periods=700, freq="5min")
+    readings = pd.Series(np.arange(700.0), stamps)
+    assert len(module.tested(readings)) == 432
+    assert module.tested(readings[:500]).empty  # one piece, all of it to learn from
+    assert module.tested(readings[:100]).empty
+    (piece,) = module.pieces(readings.drop(readings.index[5:9]))
+    assert piece.iloc[:12].tolist() == [*range(12)]
+    found = module.errors(readings[:432], lambda seen: np.full(12, seen.iloc[-1]))
+    assert len(found) == 38  # from row 6 to 228
+    np.testing.assert_allclose(found, np.broadcast_to([650 / 12, 6.5], (38, 2)))
+    # the log of GlucoBench leaves out persons 3 3 1 2 2 3 1 5 5 2, in this order
+    by_person = [np.full((3, 2), float(k)) for k in range(5)]
+    mean = (10 - 1.7) / 4
+    assert module.over_seeds(by_person)["mean MSE"] == pytest.approx(mean)
+
+
 def test_rows_a_second_are_told(load: Load) -> None:
     table = load("rows_a_second").main(["--rows", "300"])
-    assert table["rows"].tolist() == [300]
+    assert table["case"].tolist() == ["half hours", "made up"]
+    assert table["rows"].tolist() == [4032, 300]
     assert (table["seconds"] > 0).all()
+
+
+def test_real_rows_that_are_timed_are_read_from_files(
+    load: Load, monash: Path, tmp_path: Path
+) -> None:
+    module = load("rows_a_second")
+    stamps = pd.date_range("2012-01-01", periods=17_600, freq="30min", tz="UTC")
+    columns = {"Demand": 4.0, "Temperature": 20.0, "Date": "x", "Holiday": True}
+    victoria = pd.DataFrame(columns, stamps.rename("Time"))
+    victoria["Demand"] += 0.1 * np.arange(17_600)
+    victoria.to_csv(tmp_path / "load.csv")
+    *halves, hours = module.of_victoria(tmp_path / "load.csv")
+    assert [len(case.y) for case in halves] == [7000, 17_520, 17_600]
+    assert (len(hours.y), len(hours.X)) == (8760, 8784)
+    assert hours.y.diff().iloc[-1] == pytest.approx(0.2)
+    few = module.Case("few", hours.y[-200:], 24, hours.X[-224:])
+    assert few.seconds() > 0
+    panel = module.of_months(monash)
+    assert panel.name == "2 series of months"
+    assert panel.y.groupby("series").size().tolist() == [28, 24]
 
 
 def script(name: str) -> Any:

@@ -272,8 +272,8 @@ def each_symptom_comes_and_goes(shown: Names) -> None:
     assert first["spike"] == pytest.approx(first["calm"], abs=0.1)
     assert first["shift"] > first["calm"] + 5
     assert shown["below"] < 0 == shown["above"]
-    told = "hour of the week was better on these rows: try StructuralForecaster(seasons"
-    assert shown["advice"].startswith(f"{told}=['1D', '7D']), which keeps them")
+    told = "hour of the week was better on these rows: StructuralForecaster(seasons="
+    assert shown["advice"].startswith(f"{told}['1D', '7D']) had an MAE of 0.8")
 
 
 @says("from_prophet.md")

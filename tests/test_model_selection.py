@@ -28,6 +28,7 @@ from sktime.split import (
 
 from sklode import AbsoluteHorizon, AlignedMetric, StructuralForecaster
 from sklode.model_selection import backtest, energy_score, quantile_crps
+from sklode.model_selection.backtesting import backtested
 from tests.series import tiny, uneven_stamps, waves
 
 CV = ExpandingWindowSplitter(fh=[1, 2, 3], initial_window=14, step_length=4)
@@ -284,7 +285,20 @@ def test_the_seasonal_naive_repeats_the_season_between_uneven_stamps() -> None:
     assert errors["seasonal naive"] < 0.5 < 2 < errors["last value"]
     walk = pd.Series(np.random.default_rng(0).normal(size=60).cumsum())
     methods = backtest(Recorder(), walk, origins=1).index.get_level_values("method")
-    assert list(methods) == ["forecaster", "last value"]
+    assert list(methods) == ["forecaster", "last value", "drift"]
+
+
+def test_a_drift_goes_on_as_from_the_first_to_the_last_value() -> None:
+    stamps = uneven_stamps()
+    hours = (stamps - stamps[0]) / pd.Timedelta("1h")
+    line = pd.Series(3.0 + 0.25 * hours, stamps)
+    errors = backtest(Recorder(), line, origins=2, horizon=5)["MAE"]
+    errors = errors.groupby("method").mean()
+    assert errors["drift"] < 1e-9 < 0.05 < errors["last value"]
+    # a lone value has none
+    y = pd.DataFrame({"a": 3 * [np.nan] + [3.0, 4.0, 5.0], "b": 7.0})
+    results = backtest(StructuralForecaster(), y, origins=1, horizon=2)
+    assert results["MAE"].droplevel("origin")[["last value", "drift"]].nunique() == 1
 
 
 def hours_of(tz: Any) -> pd.DatetimeIndex:
@@ -309,13 +323,17 @@ def test_simple_methods_follow_the_clock_on_the_wall(name: str) -> None:
     results = backtest(Recorder(), y, origins=2, horizon=150)
     errors = results["MAE"].groupby("method", sort=False).mean()
     day = "24 periods before" if name == "periods" else "1 d before"
-    names = "seasonal naive", day, "hour of the week"
-    assert tuple(errors.index) == ("forecaster", "last value", *names)
-    exact = ["hour of the week"] + ["seasonal naive"] * (name != "uneven")
+    four = "672 periods before" if name == "periods" else "28 d before"
+    names = "seasonal naive", day, four, "mean of 4 weeks", "hour of the week"
+    assert tuple(errors.index) == ("forecaster", "last value", "drift", *names)
+    exact = ["hour of the week"]
+    if name != "uneven":
+        exact += ["seasonal naive", four, "mean of 4 weeks"]
     # an hour that the week of the change to summer time did not have
     assert (errors[exact] < 0.1).all()
     assert errors[day] > 2
-    assert list(results.attrs["seasons"]) == ["seasonal naive", day]
+    assert list(results.attrs["seasons"]) == list(names)
+    assert results.attrs["horizon"] == 150
 
 
 def test_days_have_a_mean_of_the_weekday_and_months_have_none() -> None:
@@ -328,14 +346,76 @@ def test_days_have_a_mean_of_the_weekday_and_months_have_none() -> None:
     months = pd.Series(np.arange(60) % 12.0, index)
     results = backtest(Recorder(), months, origins=1)
     methods = results.index.get_level_values("method")
-    assert list(methods) == ["forecaster", "last value", "seasonal naive"]
+    assert list(methods) == ["forecaster", "last value", "drift", "seasonal naive"]
+
+
+@pytest.mark.parametrize(
+    ("freq", "n_rows", "lags"),
+    [
+        ("D", 430, {"28 d before": 28, "364 d before": 364}),
+        ("W", 70, {"seasonal naive": 52}),
+        ("MS", 40, {}),
+    ],
+)
+def test_rivals_know_the_same_weekday_weeks_and_a_year_ago(
+    freq: str, n_rows: int, lags: dict[str, int]
+) -> None:
+    index = pd.date_range("2022-01-03", periods=n_rows, freq=freq)
+    y = pd.Series(np.random.default_rng(0).standard_normal(n_rows).cumsum(), index)
+    y += 5.0 * (index.dayofweek > 4)  # of days a week is the season
+    errors = backtest(Recorder(), y, origins=2, horizon=6)["MAE"].groupby("method")
+    for name, lag in lags.items():
+        missed = (y - y.shift(lag)).abs()[-12:].mean()
+        assert errors.mean()[name] == pytest.approx(missed)
+    has_weeks = "mean of 4 weeks" in errors.groups
+    assert has_weeks == (freq == "D")
+    if has_weeks:
+        mean = sum(y.shift(7 * k) for k in range(1, 5)) / 4
+        missed = (y - mean).abs()[-12:].mean()
+        assert errors.mean()["mean of 4 weeks"] == pytest.approx(missed)
+
+
+def test_intervals_are_scored_beside_the_widths_that_errors_had() -> None:
+    y = pd.Series(np.random.default_rng(0).standard_normal(220), name="y")
+    given = {"origins": 4, "horizon": 20}
+
+    def of_width(width: float) -> pd.DataFrame:
+        quantile = 1.645 * width
+
+        class Fixed(Recorder):
+            _tags: ClassVar[Any] = {"capability:pred_int": True}
+
+            def _update(self, y: Any, X: Any = None, update_params: Any = True) -> Any:
+                return self
+
+            def _predict_interval(self, fh: Any, X: Any, coverage: Any) -> Any:
+                names = pd.MultiIndex.from_product(
+                    [["y"], coverage, ["lower", "upper"]]
+                )
+                asked = fh.to_absolute_index(self.cutoff)
+                values = np.tile([-quantile, quantile], (len(asked), 1))
+                return pd.DataFrame(values, asked, names)
+
+        results = backtested(Fixed(), y, None, coverage=0.9, is_scored=False, **given)
+        return results.xs("forecaster", level="method")
+
+    right, wide = of_width(1.0), of_width(4.0)
+    misses = (y[-80:].abs() - 1.645).clip(0).to_numpy().reshape(4, 20).mean(axis=1)
+    np.testing.assert_allclose(right["interval"], 2 * 1.645 + 20 * misses)
+    # whatever their width, intervals as wide as errors were are the same
+    np.testing.assert_allclose(right["empirical"], wide["empirical"])
+    np.testing.assert_allclose(right["width"], 4 * wide["width"])
+    assert right["width"].between(0.7, 1.3).all()
+    assert (wide["interval"] > 2 * wide["empirical"]).all()
+    assert backtest(Recorder(), y, **given)[["interval", "width"]].isna().all(axis=None)
 
 
 def test_all_origins_have_the_methods_of_the_first() -> None:
     days = pd.date_range("2020-01-01", periods=500)
     y = pd.Series(np.sin(np.arange(500)), days)
     results = backtest(Recorder(), y, origins=3, horizon=60)
-    assert (results.groupby("method").size() == 3).all()  # no year at the first
+    assert (results.groupby("method").size() == 3).all()
+    assert "364 d before" not in results.index.unique("method")  # not at the first
 
 
 def test_a_backtest_of_a_panel_counts_origins_and_scales_errors() -> None:

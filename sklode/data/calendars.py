@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import math
+import warnings
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeAlias
 
@@ -12,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Flags, Frame, Numbers
-from sklode.data.ticks import DAY, stamps_of
+from sklode.data.ticks import DAY, WEEK, stamps_of
 
 # what a month does shows in more months than this,
 # by rows at most so far apart
@@ -21,8 +23,12 @@ _MOST_GAP = 4 * DAY
 # a quarter of a year is seen twice in more weeks than this
 _FEWEST_WEEKS = 65
 _FIRST_MONDAY = np.datetime64("1970-01-05", "ns")
-_WEEK = np.timedelta64(7 * DAY, "ns")
+_WEEK = np.timedelta64(WEEK, "ns")
+_SUNDAY, _WEEKDAYS = 6, ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_HOUR = DAY // 24
 _FEWEST_DAYS = 5  # that show closed nights
+_FEWEST_DAYS_OF_COUNTRY, _CHANCE = 180, 4.0
+"""Days that show a country's holidays, and deviations beyond which they do."""
 _DAYS_OF_MONTH = 30.44
 _MOST_OFF = 3  # days of stamps of months from their first or last day
 WINDOWS = 7, 14, 21
@@ -98,8 +104,11 @@ def shows_weeks(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
     return bool(np.median(np.diff(since)) <= _WEEK)
 
 
-def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:
-    """Return when days open and close, if no row lies in the night."""
+def opening_hours(ticks: Numbers, like: pd.Index) -> str | None:
+    """Return code of a ``fh`` or ``freq`` without nights, if no row lies there.
+
+    Of hourly rows that is an offset; others are asked for at the stamps of a week ago.
+    """
     if not isinstance(like, pd.DatetimeIndex) or len(ticks) < 3:
         return None
     wall = _wall(ticks, like)
@@ -117,7 +126,14 @@ def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:
     are_few = n_days < _FEWEST_DAYS or len(ticks) < 2 * n_days
     if is_coarse or is_open_by_night or are_few:
         return None
-    return _time_of_day(opens), _time_of_day(closes)
+    if gap != _HOUR:
+        week = "pd.DateOffset(days=7)"
+        return f"fh=y.index[y.index > y.index[-1] - {week}] + {week}"
+    start, end = _time_of_day(opens), _time_of_day(closes)
+    weekdays = np.unique(pd.DatetimeIndex(days).dayofweek)
+    mask = " ".join(_WEEKDAYS[k] for k in weekdays)
+    told = "" if len(weekdays) == 5 and weekdays.max() < 5 else f", weekmask={mask!r}"
+    return f"freq=pd.offsets.CustomBusinessHour(start={start!r}, end={end!r}{told})"
 
 
 def _time_of_day(passed: int) -> str:
@@ -401,3 +417,43 @@ def _looked_up(
         # a day of several keeps the first country's name
         found = {**own, **found}
     return found
+
+
+def country_of(ticks: Numbers, values: Array, like: pd.Index) -> str | None:
+    """Return the country on whose holidays values of a series differ most; None: none.
+
+    Days differ from the median of the same weekday up to four weeks before and after.
+    Ranks of these differences tell, by a Wilcoxon test that so many countries pass by
+    chance in one of some hundred series. None too where the package ``holidays`` is not
+    installed, or rows are too few.
+    """
+    try:
+        import holidays
+    except ImportError:
+        return None
+    if not has_dates(like) or not len(ticks):
+        return None
+    day = _wall(ticks, like).astype("datetime64[D]")
+    means = pd.Series(values, day).groupby(level=0).mean().dropna()
+    if len(means) < _FEWEST_DAYS_OF_COUNTRY:
+        return None
+    means = means.asfreq("D")
+    alike = [means.shift(7 * n) for n in range(-4, 5) if n]
+    away = (means - pd.concat(alike, axis=1).median(axis=1)).abs()
+    # among four weeks around: differences are larger in some seasons than in others
+    around = pd.concat([away.shift(n) for n in range(-14, 15) if n], axis=1)
+    below, beside = around.lt(away, axis=0).sum(axis=1), around.notna().sum(axis=1)
+    # some countries name every Sunday
+    is_told = away.notna() & (beside > 0) & (away.index.dayofweek != _SUNDAY)
+    rank = (below / beside)[is_told]
+    best, largest = None, _CHANCE
+    for country in holidays.list_supported_countries(include_aliases=False):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of years that a country does not tell
+            own = holidays.country_holidays(country, years={*rank.index.year})
+        found = rank[rank.index.isin(pd.to_datetime([*own]))]
+        # the mean of n uniform numbers has the variance 1 / (12 n)
+        score = (found.mean() - 0.5) * math.sqrt(12 * len(found))
+        if score > largest:
+            best, largest = country, score
+    return best

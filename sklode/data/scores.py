@@ -41,6 +41,35 @@ def quantile_crps(truth: Array, quantiles: Array, alpha: Array) -> Array:
     return 2 * np.maximum(alpha * above, (alpha - 1) * above).mean(axis=1)
 
 
+def interval_score(truth: Array, low: Array, high: Array, coverage: float) -> Array:
+    r"""Return the interval score of each value: less is better.
+
+    .. math:: u - l + \frac{2}{\alpha} \max(l - y, y - u, 0), \quad \alpha = 1 - c
+
+    with c the ``coverage`` asked for, and l and u the ends of central intervals.
+
+    Parameters
+    ----------
+    truth, low, high : ndarray of shape (value,)
+        Values and ends of their intervals.
+    coverage : float
+        Nominal coverage, between 0 and 1.
+
+    Returns
+    -------
+    ndarray of shape (value,)
+        Scores in the unit of y.
+
+    References
+    ----------
+    T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
+    estimation", Journal of the American Statistical Association 2007.
+    """
+    outside = np.maximum(np.maximum(low - truth, truth - high), 0.0)
+    score: Array = high - low + 2 / (1 - coverage) * outside
+    return score
+
+
 def energy_score(truth: Array, paths: Array) -> float:
     r"""Return the energy score of joint sample paths: less is better.
 

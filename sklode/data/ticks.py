@@ -18,6 +18,7 @@ from sklode.data.arrays import Array, Key, Numbers
 TIMELIKE = "datetimes or timedeltas"
 """The clock that ticks in nanoseconds."""
 DAY = 86_400 * 10**9  # nanoseconds
+WEEK, YEAR = 7 * DAY, 365.2425 * DAY
 
 UNITS = {
     "d": DAY,

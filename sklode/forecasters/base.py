@@ -414,16 +414,20 @@ class ContinuousForecaster(BaseForecaster):
         """Return a forecaster whose forecasts are as good, and come soon."""
         return self
 
-    def summary(self, origins: int = 3) -> Summary:
+    def summary(self, origins: int = 10, horizon: int | None = None) -> Summary:
         """Return what was seen and chosen, and how good forecasts are, as text.
 
         Parameters
         ----------
-        origins : int, default=3
+        origins : int, default=10
             Number of origins at the end of the series from which a clone, fitted on the
             rows before the first one and updated, forecasts; it is fitted once more
             where half as many rows have come. Where no network counts, only the
-            structural model is fitted. 0: none.
+            structural model is fitted. Where a simple method was better by more than
+            the standard error of the difference, up to two other settings are tried.
+            0: none.
+        horizon : int, optional
+            Number of rows that are forecast from an origin. None: as `backtest` has it.
 
         Returns
         -------
@@ -437,7 +441,7 @@ class ContinuousForecaster(BaseForecaster):
         self.check_is_fitted()
         if origins != 0:
             checks.check_count("origins", origins)
-        return summary_of(self, self._twin(), origins)
+        return summary_of(self, self._twin(), origins, horizon)
 
     def predict_at(self, index: pd.Index, X: Container = None) -> Container:
         """Forecast at exactly the rows of an index.

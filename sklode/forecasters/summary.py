@@ -8,20 +8,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sklode.data.calendars import closed_hours
+from sklode.data.calendars import opening_hours
 from sklode.data.history import History
-from sklode.data.ticks import (
-    DAY,
-    length_of_time,
-    nanoseconds,
-    stamps_of,
-)
-from sklode.model_selection.backtesting import tested
+from sklode.data.ticks import length_of_time, stamps_of
+from sklode.forecasters.remedies import errors_of, is_better, remedy_of
+from sklode.model_selection.backtesting import backtested
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals
+_OTHER_WIDTH = np.log(4 / 3)  # of intervals that are too narrow or too wide
 _NEAR = 0.2  # of its error at the first row ahead a simple method has, far better
 _DRIFT = 2.0  # deviations of the last rows' errors in sum
-_WHOLE = 1e-6  # of a season, that floats leave of a whole number of them
 _SMALL = 0.005  # share of a part that rounds to nothing
 
 
@@ -43,7 +39,9 @@ class Summary(dict[str, str]):
         return f"<table>{''.join(rows)}</table>"
 
 
-def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
+def summary_of(
+    forecaster: Any, judged: Any, origins: int, horizon: int | None
+) -> Summary:
     """Return the summary of a fitted forecaster; ``judged`` forecasts as it does."""
     history = forecaster._history
     topics = Summary(model=type(forecaster).__name__, seen=_seen(history))
@@ -72,9 +70,7 @@ def summary_of(forecaster: Any, judged: object, origins: int) -> Summary:
     if origins and n_rows < origins + 2:
         topics["held out"] = f"{n_rows} rows are too few to hold some out"
     elif origins:
-        parts = getattr(forecaster, "components_", pd.DataFrame()).index
-        found = set(parts.get_level_values(-1)) if len(parts) else set()
-        topics["held out"], advice = _held_out(history, judged, origins, found)
+        topics["held out"], advice = _held_out(forecaster, judged, origins, horizon)
         # of a panel some series always lie off by chance
         if len(history.steps) == 1 and _largest_drift(forecaster._answers) > _DRIFT:
             advice.append(
@@ -109,13 +105,11 @@ def _seen(history: History) -> str:
         lengths = (length_of_time(gap, seen.like) for gap in (usual, longest))
         text += "usual gap {}, longest {}; ".format(*lengths)
     text += f"{np.isnan(given.values).mean():.1%} of values missing"
-    hours = closed_hours(seen.ticks[: seen.bounds[1]], seen.like)
-    if hours and not isinstance(history.steps[0], pd.offsets.BaseOffset):
-        start, end = hours
+    by_day = opening_hours(seen.ticks[: seen.bounds[1]], seen.like)
+    if by_day and not isinstance(history.steps[0], pd.offsets.BaseOffset):
         text += (
-            f"\na step of fh is {pd.Timedelta(history.steps[0])}, by night too; to go "
-            "from open row to open row, use\n"
-            f"freq=pd.offsets.CustomBusinessHour(start={start!r}, end={end!r})"
+            f"\na step of fh is {pd.Timedelta(history.steps[0])}, by night too; for "
+            f"open rows alone, use\n{by_day}"
         )
     return text
 
@@ -142,9 +136,10 @@ def _parts(components: pd.DataFrame) -> str:
 
 
 def _held_out(
-    history: History, judged: object, origins: int, parts: set[str]
+    forecaster: Any, judged: Any, origins: int, horizon: int | None
 ) -> tuple[str, list[str]]:
-    """Return a table of errors, and what to do about them; ``parts`` were found."""
+    """Return a table of errors, and what to do about them."""
+    history: History = forecaster._history
     y, X, like = history.frame(), None, history.observations.like
     if history.controls:
         names = history.columns.numbers
@@ -152,76 +147,71 @@ def _held_out(
     for channel, column in history.errors.items():
         X = pd.DataFrame(index=y.index) if X is None else X
         X[column] = history.observations.errors[:, history.channels.index(channel)]
-    results = tested(
-        judged, y, X, horizon=None, origins=origins, coverage=0.9, is_scored=False
-    )
+
+    def results_of(other: Any) -> pd.DataFrame:
+        return backtested(
+            other, y, X, horizon=horizon, origins=origins, coverage=0.9, is_scored=False
+        )
+
+    results = results_of(judged)
     seasons = dict(results.attrs["seasons"])
-    errors = results.groupby("method", sort=False).mean()
-    errors = errors[["MAE", "RMSE", "first", "coverage"]]
-    errors = errors.rename(columns={"coverage": "in 90 %"})
+    names_told: dict[str, str] = {}
     if (naive := "seasonal naive") in seasons:
-        period = seasons.pop(naive)
-        name = f"{naive} ({length_of_time(period, like)})"
-        seasons, errors = {name: period, **seasons}, errors.rename({naive: name})
+        names_told[naive] = f"{naive} ({length_of_time(seasons[naive], like)})"
+    by_method = results["MAE"].unstack("method")
+    errors = results.groupby("method", sort=False).mean()
+    own = errors.loc["forecaster"]
+    shown = errors[["MAE", "RMSE", "first", "coverage"]]
+    shown = shown.rename(index=names_told, columns={"coverage": "in 90 %"})
+    shown = shown.rename_axis(None).map("{:.3g}".format).replace("nan", "")
     is_one = len(history.steps) == len(history.channels) == 1
     unit = "units of y" if is_one else "standard deviations of each series and column"
-    shown = errors.rename_axis(None).map("{:.3g}".format).replace("nan", "")
-    text = f"forecasts from {origins} origins, in {unit}\n{shown.to_string()}"
-    advice, own = [], errors.loc["forecaster"]
-    scores = ["MAE", "RMSE"]
-    better = errors[(errors[scores] < own[scores]).all(axis=1)]
-    if len(better):
-        best = better["MAE"].idxmin()
+    n_rows = results.attrs["horizon"]
+    text = (
+        f"forecasts of {n_rows} row(s) from {origins} origins, in {unit}\n"
+        f"{shown.to_string()}"
+    )
+    if np.isfinite(own["empirical"]):
+        text += (
+            f"\ninterval score {own['interval']:.3g}; {own['empirical']:.3g} with the "
+            "widths that errors from other origins had"
+        )
+    advice = []
+    rivals = by_method.drop(columns="forecaster")
+    better = [name for name in rivals if is_better(rivals[name], by_method.forecaster)]
+    if better:
+        best = min(better, key=lambda name: errors.loc[name, "MAE"])
+        remedy = remedy_of(
+            best,
+            seasons,
+            judged,
+            own=by_method.forecaster,
+            history=history,
+            parts=getattr(forecaster, "components_", pd.DataFrame()),
+            errors_of=lambda other: errors_of(results_of(other)),
+        )
         advice.append(
-            f"{best} was better on these rows: {_remedy(best, seasons, parts, like)}"
+            f"{names_told.get(best, best)} was better on these rows: {remedy}"
         )
     firsts = errors["first"].drop("forecaster")
-    if not len(better) and firsts.min() < _NEAR * own["first"]:
+    if not better and firsts.min() < _NEAR * own["first"]:
         advice.append(
             f"at the first row ahead {firsts.idxmin()} was far better: plot_backtest "
             "shows how forecasts begin"
         )
-    if own["in 90 %"] < _TOO_NARROW:
-        advice.append("intervals were too narrow: plot_backtest shows from where")
-    return text, advice
+    return text, advice + _of_intervals(results.xs("forecaster", level="method"))
 
 
-def _remedy(
-    best: str, seasons: dict[str, float], parts: set[str], like: pd.Index
-) -> str:
-    """Return what to do where a simple method was better than the forecaster."""
-    tick = 1.0  # in nanoseconds; one of periods is a period, of whatever multiple
-    if isinstance(like, pd.PeriodIndex):
-        tick = nanoseconds(like.freq) / like.freq.n
-    day = DAY / tick
-    # seasons that parts of other names hold: the shape of a day, and kinds of days
-    kinds = [part for part in parts if part.startswith("day of ")]
-    shapes = {day: "day" in parts or kinds, 7 * day: kinds}
-    found = [
-        p
-        for p in seasons.values()
-        if f"season of {length_of_time(p, like)}" in parts or shapes.get(p)
-    ]
-    better = []
-    if best != "last value":
-        period = seasons.get(best, 7 * day)
-        # whatever divides a period repeats after it too, as days do after a week
-        better = [p for p in seasons.values() if abs(period / p % 1) < _WHOLE]
-    if not {*better} <= {*found}:
-        text = ", ".join(_as_given(p, like) for p in sorted({*found, *better}))
-        return f"try StructuralForecaster(seasons=[{text}]), which keeps them"
-    if best == "last value" and any(part.startswith("season") for part in parts):
-        return "seasons=None leaves out what was found; or give more history"
-    return (
-        "more history, X for what drives y, or seasons=[...] if you know one, may help"
-    )
-
-
-def _as_given(period: float, like: pd.Index) -> str:
-    """Return a season as the parameter ``seasons`` takes it."""
-    if isinstance(like, pd.PeriodIndex):
-        return f"{period / like.freq.n:.7g}"
-    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
-        return f"{period:.7g}"
-    unit, name = (DAY, "D") if period >= DAY else (10**9, "s")
-    return f"'{period / unit:.7g}{name}'"
+def _of_intervals(own: pd.DataFrame) -> list[str]:
+    """Return whether intervals were too narrow or too wide."""
+    covered, width = own["coverage"].mean(), own["width"].mean()
+    is_other = abs(np.log(width)) > _OTHER_WIDTH
+    if is_other and is_better(own["empirical"], own["interval"]):
+        kind = "narrow" if width > 1 else "wide"
+        return [
+            f"intervals were too {kind}: {width:.2g} of their width would have held "
+            "90 %; plot_backtest shows where"
+        ]
+    if covered < _TOO_NARROW:
+        return ["intervals were too narrow: plot_backtest shows from where"]
+    return []

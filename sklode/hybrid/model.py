@@ -33,6 +33,7 @@ from sklode.structural.rows import ChannelRows
 from sklode.training.model import TrainedModel, by_lead
 
 _ANSWERS_AT_ONCE = 2**12
+_MOST_TOLD = 8  # columns, whose shares are told each
 _STATES_AT_ONCE = 2**17  # windows, times components of their states squared
 
 
@@ -172,9 +173,22 @@ class HybridModel(TrainedModel):
             return "does not count: the structural model alone forecasts"
         return (
             "moves the structural model's forecast, by a weight of "
-            f"{self.share:.2g} on average,\n{self._reach_in_words(like)}"
+            f"{self.share:.2g} on average{self._shares_in_words()},\n"
+            f"{self._reach_in_words(like)}"
             f"{self._gaps_in_words(like)}; elsewhere that alone answers"
         )
+
+    def _shares_in_words(self) -> str:
+        """Return how much it counts by column; of many, where least and most."""
+        shares = self.weighed.weights.mean(axis=0)
+        told = [
+            f"{share:.2g} of {name}"
+            for share, name in zip(shares, self.columns[0], strict=True)
+        ]
+        if len(told) > _MOST_TOLD:
+            ends = np.argsort(shares)[[0, -1]]
+            return f" ({told[ends[0]]} to {told[ends[1]]})"
+        return f" ({', '.join(told)})" if len(told) > 1 else ""
 
     def _reach_in_words(self, like: pd.Index) -> str:
         """Return to which leads the network counts."""

@@ -16,13 +16,9 @@ from sklode.data.arrays import Array, Flags, Frame, Numbers
 from sklode.data.checks import check_count, check_index, check_probabilities
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.scores import energy_score, quantile_crps
+from sklode.data.scores import energy_score, interval_score, quantile_crps
 from sklode.data.ticks import series_of
-from sklode.model_selection.simple import (
-    hours_of_week,
-    seasons_of,
-    simple_forecasts,
-)
+from sklode.model_selection.simple import SimpleMethods
 
 # Levels of the quantiles that a CRPS is computed from: the middles of
 # twenty equal parts of [0, 1].
@@ -48,10 +44,12 @@ def backtest(
 
     At each origin a clone of the forecaster is fitted on the rows before it, and asked
     for the next ``horizon`` rows at their true stamps. Simple methods answer the same
-    question: the last value; the value a season before, of the season that the rows
-    show best; that of the clock's day, week and year before, if they are others; and
-    the mean of the same hour, or day, of the week. Values are interpolated between
-    their neighbours. Methods are those that rows before the first origin allow.
+    question: the last value, and with a drift; the value a season before, of the season
+    that the rows show best; that of the clock's day, week, four weeks and year before,
+    if they are others; the mean of the last four weeks at the same day and time; and
+    that of all weeks. A year is one of 52 weeks, if rows are a week apart or less.
+    Values are interpolated between their neighbours. Methods are those that rows before
+    the first origin allow: a season shows in one of its periods.
 
     Parameters
     ----------
@@ -76,17 +74,20 @@ def backtest(
     -------
     DataFrame
         Index (origin, method): the last stamp before the origin, of a panel its number;
-        "forecaster", "last value", "seasonal naive", such as "7 d before", and "hour of
-        the week". Columns, over all observed values: "MAE" and "RMSE", in units of y
-        or, of several series or columns, in standard deviations of each before the
-        origin; "first", the MAE of the first row after the origin; "CRPS", the
-        continuous ranked probability score of the distribution of each value, and
-        "energy", the energy score of joint paths over the root of their number of
-        values, both in the same units and the less the better; "coverage", the share
-        inside the interval; "seconds" of fit and forecast. Of a method that gives
-        points alone CRPS is its MAE, "energy" its RMSE; a forecaster without ``sample``
-        has no "energy". ``attrs["coverage"]`` is the argument, ``attrs["seasons"]`` the
-        ticks of the season of each method.
+        "forecaster", "last value", "drift", "seasonal naive", such as "7 d before",
+        "mean of 4 weeks" and "hour of the week". Columns, over all observed values:
+        "MAE" and "RMSE", in units of y or, of several series or columns, in standard
+        deviations of each before the origin; "first", the MAE of the first row after
+        the origin; "CRPS", the continuous ranked probability score of the distribution
+        of each value, and "energy", the energy score of joint paths over the root of
+        their number of values, both in the same units and the less the better;
+        "coverage", the share inside the interval; "interval", its score, the less the
+        better; "empirical", the score that it would have had with the width at which as
+        large a share as asked for of the values from other origins lay inside; and
+        "width", that width over its own. "seconds" are those of fit and forecast. Of a
+        method that gives points alone CRPS is its MAE, "energy" its RMSE; a forecaster
+        without ``sample`` has no "energy". ``attrs`` has "coverage", "horizon" and, by
+        method, the ticks of its season: "seasons".
 
     Raises
     ------
@@ -108,7 +109,7 @@ def backtest(
     >>> bool(errors["forecaster"] < errors["seasonal naive"])
     True
     """
-    return tested(
+    return backtested(
         forecaster,
         y,
         X,
@@ -119,7 +120,7 @@ def backtest(
     )
 
 
-def tested(
+def backtested(
     forecaster: BaseForecaster,
     y: pd.Series | pd.DataFrame,
     X: pd.DataFrame | None,
@@ -155,9 +156,9 @@ def tested(
             f"origins of {horizon} rows each. Ask for fewer."
         )
     # those that the first origin allows serve all, as means are over all origins
-    rows = Observations.from_frame(pd.DataFrame(first.seen))
-    seasons, of_week = seasons_of(rows), hours_of_week(rows)
+    simple = SimpleMethods.of(Observations.from_frame(pd.DataFrame(first.seen)))
     found: dict[Any, dict[str, float]] = {}
+    intervals: dict[Any, _Intervals] = {}
     fitted, n_fitted, seen = forecaster, 0, y.iloc[:0]
     for number in range(origins):
         fold = _fold(y, series, (origins - number) * horizon, horizon)
@@ -173,14 +174,29 @@ def tested(
         seconds = time.perf_counter() - start
         # of a panel, whose series end at stamps of their own, its number
         origin = number + 1 if y.index.nlevels > 1 else fold.seen.index[-1]
-        scores = _scores(fold, own, seasons, of_week)
-        scores["forecaster"]["seconds"] = seconds
-        found |= {(origin, method): each for method, each in scores.items()}
+        truth = pd.DataFrame(fold.asked).to_numpy(float, na_value=np.nan)
+        seen_rows = Observations.from_frame(pd.DataFrame(fold.seen))
+        points, scale = simple.forecasts(seen_rows, fold.asked.index)
+        answers = {"forecaster": own} | {k: _Answer(each) for k, each in points.items()}
+        for method, answer in answers.items():
+            found[origin, method] = answer.scores(truth, scale, fold.is_first)
+        found[origin, "forecaster"]["seconds"] = seconds
+        if own.bounds is not None:
+            intervals[origin] = _Intervals.of(own.points, own.bounds, truth, scale)
     index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
     results = pd.DataFrame(list(found.values()), index)
     # simple methods take no time that counts
     results = results.fillna({"seconds": 0.0})
-    results.attrs |= {"coverage": float(coverage), "seasons": seasons}
+    results[["interval", "empirical", "width"]] = np.nan
+    for origin, held in intervals.items():
+        others = [each for key, each in intervals.items() if key != origin]
+        scores = held.scores(others, coverage)
+        results.loc[(origin, "forecaster"), list(scores)] = list(scores.values())
+    results.attrs |= {
+        "coverage": float(coverage),
+        "horizon": horizon,
+        "seasons": simple.seasons,
+    }
     return results
 
 
@@ -225,24 +241,6 @@ def _fold(y: Frame, series: Numbers, end: int, horizon: int) -> _Fold:
         asked=y[is_asked],
         is_first=after[is_asked] == end - 1,
     )
-
-
-def _scores(
-    fold: _Fold,
-    own: _Answer,
-    seasons: dict[str, float],
-    of_week: str,
-) -> dict[str, dict[str, float]]:
-    """Return the scores of a forecaster's answer and of simple methods, by method."""
-    rows = Observations.from_frame(pd.DataFrame(fold.seen))
-    stamps = fold.asked.index
-    simple, scale = simple_forecasts(rows, stamps, seasons, of_week)
-    points = {name: _Answer(values) for name, values in simple.items()}
-    truth = pd.DataFrame(fold.asked).to_numpy(float, na_value=np.nan)
-    return {
-        method: answer.scores(truth, scale, fold.is_first)
-        for method, answer in ({"forecaster": own} | points).items()
-    }
 
 
 def _horizon(fold: _Fold) -> pd.MultiIndex | ForecastingHorizon:
@@ -341,3 +339,39 @@ class _Answer(NamedTuple):
             paths = self.paths[:, known] / scale
             found["energy"] = energy_score(truth, paths) / np.sqrt(len(truth))
         return found
+
+
+class _Intervals(NamedTuple):
+    """Errors and halves of intervals of all observed values after an origin."""
+
+    error: Array  # (value,)
+    below: Array  # from the low end to the point
+    above: Array
+
+    @classmethod
+    def of(cls, points: Array, bounds: Array, truth: Array, scale: Array) -> _Intervals:
+        """Return those of points, (row, channel), and bounds, (row, channel, 2)."""
+        known = ~np.isnan(truth)
+        below, above = points - bounds[..., 0], bounds[..., 1] - points
+        parts = truth - points, below, above
+        return cls(*((part / scale)[known] for part in parts))
+
+    def scores(self, others: list[_Intervals], coverage: float) -> dict[str, float]:
+        """Return the score of intervals, and with widths that ``others`` show."""
+        found = {"interval": self._score(1.0, coverage)}
+        if others:
+            ratios = np.concatenate([each._ratios() for each in others])
+            width = float(np.quantile(ratios, coverage))
+            found |= {"empirical": self._score(width, coverage), "width": width}
+        return found
+
+    def _ratios(self) -> Array:
+        """Return sizes of errors over the halves of the interval that they lie in."""
+        half = np.where(self.error > 0, self.above, self.below)
+        least = np.finfo(np.float64).tiny
+        ratios: Array = np.minimum(np.abs(self.error) / np.maximum(half, least), 1e6)
+        return ratios
+
+    def _score(self, width: float, coverage: float) -> float:
+        low, high = -width * self.below, width * self.above
+        return float(interval_score(self.error, low, high, coverage).mean())

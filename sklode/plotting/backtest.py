@@ -22,8 +22,9 @@ def plot_backtest(
     Returns
     -------
     ndarray of Axes
-        The mean absolute error of each method at each origin, with its mean in the
-        legend; and the share of values inside the interval, beside what was asked for.
+        The mean absolute error at each origin of the forecaster and of the simple
+        methods that are best, five at most, with its mean in the legend; and the share
+        of values inside the interval, beside what was asked for.
 
     Raises
     ------
@@ -41,9 +42,14 @@ def plot_backtest(
     # as texts, for origins are as far apart as their rows, but each is one forecast
     origins = results.index.unique("origin").astype(str)
     blue, orange, green, pink, black, sky = canvas.styles_of(range(6))
+    # as many as styles that can be told apart, in their own order
+    means = results["MAE"].groupby("method", sort=False).mean()
+    shown = {"forecaster", *means.drop("forecaster").nsmallest(5).index}
     # black, the most unlike blue, for the method that comes second
     looks = iter([blue, black, orange, green, pink, sky])
     for method, own in results.groupby("method", sort=False):
+        if method not in shown:
+            continue
         values = own["MAE"].to_numpy()
         label = f"{method}, {values.mean():.3g} on average"
         canvas.line(errors, x=origins, values=values, style=next(looks), label=label)

@@ -17,7 +17,7 @@ from sklode.data.calendars import (
     WINDOWS_OF_DAYS,
     Calendar,
     RowPeriod,
-    closed_hours,
+    opening_hours,
     share_of_month,
     shows_weeks,
     week_of_year,
@@ -327,19 +327,53 @@ def test_steps_go_from_open_row_to_open_row_without_warnings() -> None:
     assert "by night too" not in repr(forecaster.summary(origins=0))
 
 
-def test_the_summary_says_that_steps_go_through_closed_nights() -> None:
-    index = pd.date_range("2024-02-01 09:00", periods=290, freq=OPEN)
-    y = pd.Series(np.random.default_rng(0).standard_normal(290), index).drop(index[40])
-    y = y.set_axis(pd.DatetimeIndex(y.index.to_numpy()))
-    told = repr(structural(seasons=None, freq="h").fit(y).summary(origins=0))
-    assert "a step of fh is 0 days 01:00:00, by night too" in told
-    assert "freq=pd.offsets.CustomBusinessHour(start='09:00', end='17:00')" in told
+SHOP = pd.date_range("2024-02-01", "2024-03-20", freq="h")
+CAFE = pd.date_range("2024-02-01", "2024-04-10", freq="30min", tz="Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("index", "told"),
+    [
+        (
+            pd.date_range("2024-02-01 09:00", periods=290, freq=OPEN).delete(40),
+            "freq=pd.offsets.CustomBusinessHour(start='09:00', end='17:00')",
+        ),
+        (
+            SHOP[(SHOP.hour >= 10) & (SHOP.hour < 18) & (SHOP.dayofweek > 0)],
+            "freq=pd.offsets.CustomBusinessHour(start='10:00', end='18:00', "
+            "weekmask='Tue Wed Thu Fri Sat Sun')",
+        ),
+        (
+            CAFE[(CAFE.hour >= 8) & (CAFE.hour < 20)],
+            "fh=y.index[y.index > y.index[-1] - pd.DateOffset(days=7)] + "
+            "pd.DateOffset(days=7)",
+        ),
+    ],
+    ids=["working days", "closed on Mondays", "half hours"],
+)
+def test_the_summary_says_how_to_leave_out_closed_nights(
+    index: pd.DatetimeIndex, told: str
+) -> None:
+    index = pd.DatetimeIndex(index, freq=None)
+    y = pd.Series(np.random.default_rng(0).standard_normal(len(index)), index)
+    step = pd.Timedelta(np.median(np.diff(index)))
+    forecaster = structural(seasons=None, freq=step).fit(y)
+    text = repr(forecaster.summary(origins=0))
+    assert f"a step of fh is {step}, by night too" in text
+    assert f"use\n          {told}\n" in text
+    # and it does what it says: no forecast lies in the night
+    given = eval(f"dict({told})", {"pd": pd, "y": y})
+    fh = given.pop("fh", range(1, 30))
+    asked = forecaster.set_params(**given).fit(y).predict(fh=fh).index
+    assert {*asked.hour} <= {*index.hour}
+    assert {*asked.dayofweek} <= {*index.dayofweek}
+    assert asked[0] > index[-1]
 
 
 def test_days_that_never_close_have_no_hours() -> None:
-    assert closed_hours(ticks_of(HOURS), HOURS) is None
-    assert closed_hours(ticks_of(DAYS), DAYS) is None
-    assert closed_hours(np.arange(50), pd.RangeIndex(50)) is None
+    assert opening_hours(ticks_of(HOURS), HOURS) is None
+    assert opening_hours(ticks_of(DAYS), DAYS) is None
+    assert opening_hours(np.arange(50), pd.RangeIndex(50)) is None
 
 
 # Rows that stand for periods

@@ -23,7 +23,7 @@ import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.links import LEAST
-from sklode.data.ticks import DAY, rows_before, tick_length
+from sklode.data.ticks import DAY, WEEK, rows_before, tick_length
 from sklode.structural.filter.system import THRESHOLD
 from sklode.structural.predictive.dispersion import ALIKE
 from sklode.structural.predictive.limits import usual_gaps
@@ -210,6 +210,6 @@ def units_of_year(unit: float, like: pd.Index) -> float | None:
     like this one.
     """
     tick = tick_length(like)
-    if tick is None or not DAY / 24 <= unit * tick <= 7 * DAY:
+    if tick is None or not DAY / 24 <= unit * tick <= WEEK:
         return None
-    return 52 * 7 * DAY / (unit * tick)
+    return 52 * WEEK / (unit * tick)

@@ -15,10 +15,10 @@ from scipy.optimize import minimize_scalar
 
 from sklode.data.arrays import Array
 from sklode.data.observations import Observations
-from sklode.data.ticks import DAY, tick_length
+from sklode.data.ticks import DAY, WEEK, YEAR, tick_length
 from sklode.structural.rows import ChannelRows, power_of_two
 
-_CALENDAR = (DAY, 7 * DAY, 365.2425 * DAY)
+_CALENDAR = DAY, WEEK, YEAR
 # a season has so many stamps a period, and periods in the longest series
 _STAMPS, _CYCLES = 3.5, 1.1
 _PEAKS = 6
@@ -73,11 +73,11 @@ def calendar_periods(
     tick = tick_length(observations.like)
     if tick is None:
         return []
-    periods = [_rounded(period / tick) for period in _CALENDAR]
+    periods = [rounded(period / tick) for period in _CALENDAR]
     return [p for p in periods if _STAMPS * unit <= p and _CYCLES * p <= span]
 
 
-def _rounded(period: float) -> float:
+def rounded(period: float) -> float:
     """Return a whole number of index steps where a period is all but one."""
     whole = round(period)
     is_near = abs(period - whole) < _ROUND * period < 0.5
