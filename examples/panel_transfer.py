@@ -74,7 +74,7 @@ later = panel({name: truth[to_come] for name, (_, truth) in valleys.items()})
 network = LatentODELSTMForecaster(
     window_length=N_SEEN,
     horizon=N_AHEAD,
-    max_epochs=15,
+    max_epochs=6,
     finetune_epochs=0,
     random_state=0,
 )

@@ -26,6 +26,7 @@ WARNS = {"tuning.md": REMEMBER, "gaps.md": REMEMBER, "scenarios.md": UNKNOWN}
 # What a page shows that not every installation has.
 NEEDS = {
     "benchmarks.md": ("pmdarima",),
+    "from_pmdarima.md": ("pmdarima",),
     "gaps.md": ("statsmodels",),
     "optuna.md": ("optuna",),
     "saving.md": ("safetensors",),
@@ -283,6 +284,12 @@ def weeks_are_forecast_better_than_by_prophet(shown: Names) -> None:
 @says("from_darts.md")
 def weeks_are_forecast_better_than_by_darts(shown: Names) -> None:
     assert shown["error"] == pytest.approx(0.43, abs=0.03)
+
+
+@says("from_pmdarima.md")
+def months_are_forecast_though_some_are_missing(shown: Names) -> None:
+    assert len(shown["y"]) == 106
+    assert shown["error"] == pytest.approx(1768, abs=60)
 
 
 @says("from_nixtla.md")

@@ -119,6 +119,51 @@ def intervals_hold_what_they_promise_on_average(run: Names) -> None:
     assert (score["sklode"] < score["last season"]).sum() == 3
 
 
+@told_by("load")
+def a_day_of_load_is_forecast_better_than_by_boosting(run: Names) -> None:
+    errors, test = run["errors"], run["test"]
+    week_before = run["y"].shift(freq="7D")[test.index]
+    assert errors["week before"] == pytest.approx((week_before - test).abs().mean())
+    assert errors["sklode"] < 0.8 * errors["boosting"] < errors["week before"]
+    parts = run["forecaster"].components_.index.get_level_values("part")
+    assert {"season of 1 d", "season of 7 d", "day of Sat, Sun"} <= {*parts}
+    assert run["inside"] == pytest.approx(0.9, abs=0.06)
+
+
+@told_by("solar")
+def nights_and_the_next_day_are_known_from_a_seventh(run: Names) -> None:
+    between, ahead = run["table"].T.to_dict("records")
+    for errors in (between, ahead):
+        assert errors["sklode"] < 0.7 * errors["straight lines"]
+        assert errors["sklode"] < errors["Gaussian process"]
+    assert ahead["sklode"] < 0.95 * ahead["sklode without bounds"]
+    assert run["interval"].min(axis=None) >= 0
+    midnight = run["forecast"][lambda power: power.index.hour == 0]
+    assert midnight.max() < 1
+
+
+@told_by("retail")
+def shops_show_each_other_what_a_price_brings(run: Names) -> None:
+    table = run["table"]
+    ours = table.loc["sklode"]
+    assert (ours < 0.95 * table.drop("sklode").min()).all()
+    assert run["gain"].mean() == pytest.approx(run["truth"].mean(), rel=0.05)
+    assert np.corrcoef(run["gain"][run["old"]], run["truth"][run["old"]])[0, 1] > 0.8
+    assert run["inside"] == pytest.approx(0.9, abs=0.05)
+
+
+@told_by("growth")
+def young_trees_follow_the_curve_of_the_grown(run: Names) -> None:
+    mean = run["table"]["mean"]
+    assert mean["sklode"] == pytest.approx(0.96, abs=0.08)
+    assert mean["sklode"] < 0.95 * mean["mean curve, moved"]
+    assert mean["sklode"] < 1.05 * mean["mixed model, six levels"]
+    assert mean["sklode"] < 0.8 * mean["mixed model, square"]
+    parts = run["forecaster"].components_.index.get_level_values("part")
+    assert "age (curve)" in parts
+    assert len(run["found"]) == 14 * 4
+
+
 @told_by("impute_gaps")
 def gaps_are_filled_better_than_by_the_years_around(run: Names) -> None:
     mean = run["errors"]["mean"]

@@ -7,6 +7,8 @@ from typing import Any
 
 from sphinx.util.inspect import stringify_signature
 
+from sklode.forecasters.base import ContinuousForecaster
+
 
 def skip(
     app: Any, what: str, name: str, member: Any, skipped: bool, options: Any
@@ -28,6 +30,11 @@ def parameters(
 
 def setup(app: Any) -> dict[str, Any]:
     """Ask before every member and signature."""
+    # Where a property has a docstring, numpydoc shows its first lines in place of what
+    # the class says of the attribute, which is more here.
+    for name, member in vars(ContinuousForecaster).copy().items():
+        if name.endswith("_") and isinstance(member, property):
+            setattr(ContinuousForecaster, name, property(member.fget, doc=""))
     app.connect("autodoc-skip-member", skip)
     app.connect("autodoc-process-signature", parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
