@@ -131,6 +131,18 @@ def test_script_prints_its_table(
     assert told in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_parts_of_a_panel_know_what_a_sample_shares(
+    load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = load("panel_in_parts")
+    errors = module.main(["--series", "60", "--parts", "12", "--sample", "30"])
+    assert list(errors) == ["whole", "parts", "parts, pretrained"]
+    assert errors["parts, pretrained"] < 1.1 * errors["whole"]
+    assert errors["parts"] > 1.05 * errors["parts, pretrained"]
+    assert capsys.readouterr().out.count("\n") == 4
+
+
 def test_irregular_series_are_compared_with_rivals(
     load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
