@@ -397,12 +397,18 @@ def _looked_up(
         country, _, part = str(code).partition("-")
         if country not in known:
             near = difflib.get_close_matches(country.upper(), known, n=3, cutoff=0.5)
-            remedy = f" Did you mean one of {near}?" if near else ""
+            # a country by its name, which the package writes as one word
+            named = getattr(holidays, country.title().replace(" ", ""), None)
+            code_of_it = getattr(named, "country", None)
+            near = near if code_of_it is None else [code_of_it]
+            remedy = "Days are a table: pd.Series('closed', index=dates)."
+            if near:
+                remedy = f"Did you mean one of {near}?"
             raise ValueError(
                 "holidays must be codes of countries that the "
                 "package holidays knows, such as 'DE' or 'US-CA', "
                 "or a table of names and dates; "
-                f"got {code!r}.{remedy}"
+                f"got {code!r}. {remedy}"
             )
         is_market = country in markets
         of = holidays.financial_holidays if is_market else holidays.country_holidays

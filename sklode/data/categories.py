@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array, Levels
+from sklode.data.remedies import numbers_call
 
 _MOST = 100  # levels: each is a column that is searched
 
@@ -50,6 +51,7 @@ class ControlColumns(NamedTuple):
                     f"convert it: X[{name!r}].astype(float)."
                 )
             found[name] = tuple(own.tolist())
+            _warn_of_numbers(X[name], own)
         return cls(names=[*X.columns], levels=found)
 
     @property
@@ -83,12 +85,13 @@ class ControlColumns(NamedTuple):
             if name in self.levels:
                 parts.append(self._indicators(column))
                 continue
+            own = f"X[{name!r}]"
             if is_category(column) and column.notna().any():
                 raise TypeError(
                     f"column {name!r} of X must hold numbers, "
                     "as it did in fit; "
                     f"got {column.dropna().iloc[0]!r}. "
-                    "Convert it."
+                    f"Convert it: {own} = {numbers_call(column, own) or 'numbers'}."
                 )
             numbers = column.to_numpy(np.float64, na_value=np.nan)
             parts.append(numbers[:, None])
@@ -109,14 +112,35 @@ class ControlColumns(NamedTuple):
         return found[:, len(own) - n_shown :]
 
 
+def _warn_of_numbers(column: pd.Series, levels: pd.Index) -> None:
+    """Warn where texts are all numbers, which may be meant as such."""
+    # of two levels numbers say the same
+    if isinstance(column.dtype, pd.CategoricalDtype) or len(levels) < 3:
+        return
+    if pd.to_numeric(pd.Series(levels), errors="coerce").notna().all():
+        own = f"X[{column.name!r}]"
+        warnings.warn(
+            "texts in X are a category, of which no level is more than another; those "
+            f"of column {column.name!r} are all numbers, such as {levels[0]!r}. If it "
+            f"counts or measures, convert it: {own} = pd.to_numeric({own}); if it is a "
+            f"category, say so: {own} = {own}.astype('category').",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
 def _warn_of_new(values: pd.Series, levels: Levels) -> None:
+    remedy = "Fit on rows that hold it."
+    if len(values) and str(values.iloc[0]) in levels:
+        own = f"X[{values.name!r}]"
+        remedy = f"They were texts: {own} = {own}.astype(str)."
     if len(values):
         warnings.warn(
             "levels of a category in X should be of "
             f"those seen in fit, {list(levels[:5])}...; "
-            f"got {values.iloc[0]!r} in column "
+            f"got {values.tolist()[0]!r} in column "
             f"{values.name!r} at {values.index[0]}. "
-            "It counts as average. Fit on rows that hold it.",
+            f"It counts as average. {remedy}",
             UserWarning,
             stacklevel=3,
         )

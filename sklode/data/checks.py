@@ -9,15 +9,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, validate_parameter_constraints
+from sklearn.utils._param_validation import (
+    Interval,
+    InvalidParameterError,
+    validate_parameter_constraints,
+)
 
 from sklode.data.arrays import Array, Frame
-from sklode.data.categories import is_category
+from sklode.data.remedies import TIMES, conversion, date_call
 from sklode.data.ticks import (
     clock_of,
     nanoseconds,
@@ -27,104 +31,6 @@ from sklode.data.ticks import (
 
 if TYPE_CHECKING:
     from sktime.forecasting.base import BaseForecaster
-
-_TIMES = pd.DatetimeIndex | pd.PeriodIndex | pd.TimedeltaIndex
-
-
-def check_table(data: object, name: str = "y") -> None:
-    """Check a container of real numbers; others are left to sktime."""
-    if isinstance(data, pd.Series | pd.DataFrame):
-        _check_columns(pd.DataFrame(data), name)
-    elif isinstance(data, np.ndarray):
-        if data.dtype.kind not in "biuf" or not 1 <= data.ndim <= 3:
-            raise TypeError(
-                f"{name} as an array must hold numbers in the shape (time,), "
-                "(time, channel) or (series, channel, time); "
-                f"got {data.dtype} in the shape {data.shape}. "
-                "Convert it, for example by array.astype(float)."
-            )
-    elif isinstance(data, list) and data and isinstance(data[0], pd.DataFrame):
-        for place, part in enumerate(data):
-            _check_columns(part, f"{name}[{place}]")
-    elif type(data).__module__ in ("builtins", "torch"):
-        raise TypeError(
-            f"{name} must be of type Series, DataFrame, "
-            "array or list of a DataFrame for each series; "
-            f"got {type(data).__name__}. "
-            f"Pass numbers as pd.Series({name}, index=stamps), "
-            f"a tensor as {name}.numpy()."
-        )
-
-
-def check_rows(y: Any, X: object = None) -> None:
-    """Check that y has rows and columns, is a DataFrame if a panel, and not X."""
-    several = getattr(y, "ndim", 1) == 2 and y.shape[1] > 1
-    if several and getattr(X, "ndim", 2) == 1:
-        raise TypeError(
-            "y comes first, then X; "
-            f"got {y.shape[1]} columns, then one, "
-            "as in scikit-learn's fit(X, y). "
-            "Swap them; or, if it is X, pass a DataFrame."
-        )
-    if isinstance(X, np.ndarray) and isinstance(y, pd.Series | pd.DataFrame):
-        raise TypeError(
-            "X must have the stamps of y; got an array. Pass pd.DataFrame(X, y.index)."
-        )
-    if isinstance(y, pd.Series) and y.index.nlevels > 1:
-        raise TypeError(
-            "a panel must be a DataFrame; "
-            f"got a Series with the index levels {list(y.index.names)}. "
-            "Pass y.to_frame()."
-        )
-    if isinstance(y, pd.DataFrame) and not y.shape[1]:
-        raise ValueError(
-            "y must have at least one column; got an index alone. Pass the values too."
-        )
-    if hasattr(y, "__len__") and not len(y):
-        raise ValueError("y must hold at least one row; got none. Pass a series.")
-
-
-def _check_columns(data: pd.DataFrame, name: str) -> None:
-    names = {*data.columns}
-    # Prophet's names of columns, and Nixtla's
-    if {"ds", "y"} <= names or "unique_id" in names:
-        keys = ["unique_id", "ds"] if "unique_id" in names else ["ds"]
-        before = "" if "ds" in names else "df = df.reset_index(names='ds'); "
-        raise TypeError(
-            f"series and times of {name} are its index; "
-            f"got columns, {list(data.columns)}. "
-            f"These two lines make it: {before}"
-            "df['ds'] = pd.to_datetime(df['ds']); "
-            f"y = df.set_index({keys})[['y']]"
-        )
-    twice = data.columns[data.columns.duplicated()]
-    if len(twice):
-        raise ValueError(
-            f"columns of {name} must have different names; "
-            f"got {twice[0]!r} more than once. "
-            "Rename or drop one of them."
-        )
-    for column, dtype in data.dtypes.items():
-        is_complex = pd.api.types.is_complex_dtype(dtype)
-        if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
-            continue
-        if name.startswith("X") and is_category(data[column]):
-            continue
-        # the first that is no number,
-        # or the first of all where the dtype is at fault
-        odd = (x for x in data[column] if not isinstance(x, Real | None))
-        first = next(odd, next(iter(data[column]), None))
-        # a series in each cell, which sktime knows
-        if isinstance(first, pd.Series | np.ndarray):
-            continue
-        raise TypeError(
-            f"{name} must be numeric, "
-            f"{'not' if name == 'y' else 'or'} categorical; "
-            f"got column {column!r} of dtype {dtype}, such as {first!r}. "
-            f"Convert it, for example by {name}.astype(float), "
-            "complex to two columns; times are an index: "
-            f"{name}.set_index({column!r}). Categories are for X."
-        )
 
 
 def finite_values(data: pd.DataFrame, name: str = "y") -> NDArray[np.float64]:
@@ -141,7 +47,7 @@ def finite_values(data: pd.DataFrame, name: str = "y") -> NDArray[np.float64]:
 
 
 def check_controls(X: Frame, index: pd.Index) -> None:
-    """Check that X can be read, and has the rows of ``index``."""
+    """Check that X is indexed as y is, and has the rows of ``index``."""
     check_kinds(X, index)
     is_missing = ~index.isin(X.index)
     for row in np.flatnonzero(is_missing):
@@ -153,8 +59,7 @@ def check_controls(X: Frame, index: pd.Index) -> None:
 
 
 def check_kinds(X: Frame, index: pd.Index) -> None:
-    """Check that X can be read, and is indexed as y is."""
-    check_table(X, name="X")
+    """Check that X is indexed as y is."""
     if X.index.nlevels != index.nlevels:
         raise ValueError(
             f"X must have the index levels of y, {list(index.names)}; got "
@@ -177,8 +82,8 @@ def check_index(
     check_times(index, name)
     times = index.get_level_values(-1)
     if len(times):
-        _check_last(index, name)
-        _check_kind(times, name)
+        check_last(index, name)
+        _check_kind(index, name)
     ticks = ticks_of(times)
     series, _ = series_of(index)
     # a stable order keeps each series' rows as they come,
@@ -192,12 +97,17 @@ def check_index(
     for place in np.flatnonzero(same & wrong):
         before, row = order[place], order[place + 1]
         remedy = f"Sort {name} by its index first: {name}.sort_index()."
-        if ticks[row] == ticks[before]:
+        if index.has_duplicates and not may_repeat:
             remedy = (
                 f"Keep one row per stamp: {name}[~{name}.index.duplicated()]; "
                 "or name the column of X "
                 "with the errors of measurement by error=..."
             )
+            if index.nlevels == 1:
+                remedy += (
+                    " Rows of several series need their keys before the times: "
+                    f"{name}.set_index('key', append=True).swaplevel().sort_index()."
+                )
         owner = f" of series {index[row][:-1]}" if index.nlevels > 1 else ""
         raise ValueError(
             f"times of {name} must be strictly increasing; "
@@ -227,29 +137,48 @@ def check_times(index: pd.Index, name: str) -> None:
         )
 
 
-def _check_last(index: pd.Index, name: str) -> None:
-    """Check that no level before integers holds the times: those would be keys."""
+def check_last(index: pd.Index, name: str) -> None:
+    """Check that a panel's times are in its last level, and keys before them."""
     # an index of one level is its own last one
     *earlier, last = getattr(index, "levels", [index])
-    of_time = [k for k, level in enumerate(earlier) if isinstance(level, _TIMES)]
-    if not of_time or not pd.api.types.is_integer_dtype(last.dtype):
+    if isinstance(last, TIMES) or date_call(last, "times") is not None:
+        return
+    # integers and fractions may be times, texts are none
+    is_whole = pd.api.types.is_integer_dtype
+    of_time = [k for k, level in enumerate(earlier) if isinstance(level, TIMES)]
+    if not of_time and not pd.api.types.is_numeric_dtype(last.dtype):
+        of_time = [k for k, level in enumerate(earlier) if is_whole(level.dtype)]
+    if not of_time:
         return
     level = of_time[-1]
-    others = [k for k in range(index.nlevels) if k != level]
-    order = [*others, level]
+    order = [*(k for k in range(index.nlevels) if k != level), level]
+    of = name if name in ("y", "X") else "index"
+    turn = "swaplevel()" if index.nlevels == 2 else f"reorder_levels({order})"
+    line = f"{of} = {of}.{turn}{'' if of == 'index' else '.sort_index()'}"
+    keys = ""
+    if is_whole(last.dtype):
+        keys = "; if its stamps are keys, convert them to strings"
     raise ValueError(
         f"time must be the last index level of {name}; "
-        f"got {index[0]}: {type(earlier[level]).__name__} "
-        f"in level {level}, integers in the last. "
-        f"Put it there: {name} = {name}.reorder_levels({order}).sort_index(); "
-        "if its stamps are keys, convert them to strings."
+        f"got {index[0]}: {_word(earlier[level])} "
+        f"in level {level}, {_word(last)} in the last. "
+        f"Put it there: {line}{keys}."
     )
 
 
-def _check_kind(times: pd.Index, name: str) -> None:
+def _word(level: pd.Index) -> str:
+    """Return what a level of an index holds."""
+    if isinstance(level, TIMES):
+        return type(level).__name__
+    return "integers" if pd.api.types.is_integer_dtype(level.dtype) else "texts"
+
+
+def _check_kind(index: pd.Index, name: str) -> None:
     """Check that stamps are of a kind that tells time."""
-    if isinstance(times, _TIMES):
+    times = index.get_level_values(-1)
+    if isinstance(times, TIMES):
         return
+    own = f"{name}.index"
     if pd.api.types.is_integer_dtype(times.dtype):
         # unsigned ones may be
         if times.max() > np.iinfo(np.int64).max:
@@ -258,6 +187,12 @@ def _check_kind(times: pd.Index, name: str) -> None:
                 f"got {times.max()}. "
                 "Subtract the first one from all."
             )
+        if _are_days(times):
+            raise ValueError(
+                f"integers of the time index of {name} must count equal steps; "
+                f"got {times[0]} to {times[-1]}, which are dates without separators. "
+                f"Convert them: {own} = pd.to_datetime({own}, format='%Y%m%d')."
+            )
         return
     # the first stamp, and the first of another kind or zone if there
     # is one: of no differences argmax is zero, the first stamp again
@@ -265,15 +200,25 @@ def _check_kind(times: pd.Index, name: str) -> None:
     differs = [kind != kinds[0] for kind in kinds]
     other = times[int(np.argmax(differs))]
     shown = " and ".join(dict.fromkeys([str(times[0]), str(other)]))
+    call = conversion(times, own if index.nlevels == 1 else f"{own}.levels[-1]")
+    remedy = f"Convert it: {own} = {call}"
+    if call is None:
+        remedy = f"Make a column of times its index: {name} = {name}.set_index(column)"
+    elif index.nlevels > 1:
+        remedy = f"Convert it: {own} = {own}.set_levels({call}, level=-1)"
     raise TypeError(
         f"the time index of {name} must hold integers, periods, "
         "timedeltas, or datetimes of one time zone or none; "
-        f"got {times.dtype}, such as {shown}. "
-        "Convert it: dates by pd.to_datetime(index), of several zones with "
-        "utc=True; numbers by pd.to_timedelta(index, unit='s'), which keeps "
-        "fractions apart. A column becomes the index by set_index(column); "
-        "time is the last level of a panel's, see reorder_levels."
+        f"got {times.dtype}, such as {shown}. {remedy}."
     )
+
+
+def _are_days(times: pd.Index) -> bool:
+    """Return whether integers are dates without separators, such as 20240131."""
+    if len(times) < 2 or not 1900_01_01 <= times.min() <= times.max() <= 2100_12_31:
+        return False
+    days = pd.to_datetime(times.astype(str), format="%Y%m%d", errors="coerce")
+    return bool(days.notna().all())
 
 
 def check_same_kind(
@@ -287,9 +232,39 @@ def check_same_kind(
         raise TypeError(
             f"{name} must be of the kind of y's index, {wanted}; "
             f"got {got}. "
-            "Convert it first, for example by pd.to_datetime, "
-            "tz_localize, tz_convert, to_period or to_timestamp."
+            f"{_likening(times, known)}."
         )
+
+
+def _likening(times: pd.Index, known: pd.Index) -> str:
+    """Return what makes stamps of the kind of those known."""
+    zone, own_zone = (getattr(each, "tz", None) for each in (known, times))
+    local = f".tz_localize({str(zone)!r})" if zone is not None else ""
+    call = None
+    if isinstance(known, pd.PeriodIndex):
+        if isinstance(times, pd.DatetimeIndex):
+            call = f"index.to_period({known.freqstr!r})"
+        elif isinstance(times, pd.PeriodIndex):
+            call = f"index.asfreq({known.freqstr!r})"
+    elif isinstance(known, pd.DatetimeIndex):
+        if isinstance(times, pd.PeriodIndex):
+            call = f"index.to_timestamp(){local}"
+        elif isinstance(times, pd.DatetimeIndex):
+            call = f"index{local}"
+            if own_zone is not None:
+                call = (
+                    "index.tz_localize(None), after tz_convert(zone) where y's clock "
+                )
+                call += "shows another zone"
+        else:
+            dates = date_call(times, "index")
+            call = None if dates is None else f"{dates}{local}"
+    if call is not None:
+        return f"Convert it: index = {call}"
+    return (
+        "Give it the times of its rows: index = y.index where they are those of y, "
+        "or set_index(column)"
+    )
 
 
 def _kind(index: pd.Index) -> str:
@@ -311,23 +286,41 @@ _SHARED: dict[str, list[object]] = {
     "holidays": [str, list, tuple, dict, pd.Series, pd.DataFrame, None],
     "random_state": ["random_state"],
 }
+# of those whose rule names kinds, which do not tell what to write
+_EXAMPLES = {
+    "freq": "'1h'",
+    "bounds": "(0, 100), or (0, None) without an upper end",
+    "holidays": "'DE', or pd.Series('closed', index=dates)",
+    "seasons": "['1D', '7D'], or [12] in steps of the index",
+    "random_state": "0",
+}
 
 
 def check_constraints(
     constraints: dict[str, list[object]], forecaster: BaseForecaster
 ) -> None:
     """Check parameters of a constructor: shared ones, and others."""
-    validate_parameter_constraints(
-        {**_SHARED, **constraints},
-        params=forecaster.get_params(deep=False),
-        caller_name=type(forecaster).__name__,
-    )
+    try:
+        validate_parameter_constraints(
+            {**_SHARED, **constraints},
+            params=forecaster.get_params(deep=False),
+            caller_name=type(forecaster).__name__,
+        )
+    except InvalidParameterError as error:
+        # the rule names the parameter first, in quotes
+        name = str(error).split("'")[1]
+        if name not in _EXAMPLES:
+            raise
+        example = f"Use for example {name}={_EXAMPLES[name]}."
+        raise InvalidParameterError(f"{error} {example}") from None
     # of what is no length nanoseconds are NaN, which is not above zero
     if forecaster.freq is not None and not nanoseconds(forecaster.freq) > 0:
         raise ValueError(
             "freq must be a frequency that pandas knows "
-            "and that goes forward, such as '1h' or 'MS'; "
-            f"got {forecaster.freq!r}."
+            "and that goes forward; "
+            f"got {forecaster.freq!r}. "
+            "Use for example freq='1h', 'D', 'MS' for starts of months, or 'ME' for "
+            "their ends."
         )
 
 

@@ -15,6 +15,7 @@ from sklode.data.categories import ControlColumns
 from sklode.data.checks import (
     check_index,
     check_kinds,
+    check_last,
     check_same_kind,
     check_times,
     finite_values,
@@ -208,6 +209,8 @@ class History:
         n_levels = len(self.levels)
         if n_levels == 1:
             return self
+        if index is not None:
+            self._check_levels(index, "the horizon")
         found = self.waiting
         if found is not None and not np.isfinite(found.controls).any():
             # without X nothing is known of them but that they have not begun
@@ -222,7 +225,7 @@ class History:
                 name="X",
             )
             found = self._met(found, columns)
-        if index is not None and index.nlevels == n_levels:
+        if index is not None:
             found = self._met(found, pd.DataFrame(np.nan, index, self.controls))
         if found is None:
             return self
@@ -449,14 +452,21 @@ class History:
         check_same_kind(index.get_level_values(-1), self.rows.like, name)
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
-        self._check_times(index, name)
-        if index.nlevels != len(self.levels):
+        n_levels = len(self.levels)
+        if index.nlevels != n_levels:
+            remedy = "Take one series of a panel, y.xs(key), or its index"
+            if n_levels > 1:
+                key = self.rows.keys[0] if n_levels > 2 else self.rows.keys[0][0]
+                remedy = "Name the series before the times: "
+                remedy += f"pd.concat({{{key!r}: pd.DataFrame(y)}}), or its index"
             raise ValueError(
                 f"{name} must have the index levels of y in fit, "
-                f"{len(self.levels)}; "
+                f"{n_levels}; "
                 f"got {index.nlevels}. "
-                "A row of a panel names its series, then its time."
+                f"{remedy}."
             )
+        check_last(index, name)
+        self._check_times(index, name)
 
 
 def _without_waiting(
@@ -528,12 +538,12 @@ def _read(
 
 
 def in_order(
-    data: pd.DataFrame | None, names: Sequence[Hashable]
+    data: pd.DataFrame | None, names: Sequence[Hashable], name: str
 ) -> pd.DataFrame | None:
     """Return columns in an earlier order, unless all names are others."""
     if data is None or set(names).isdisjoint(data.columns):
         return data
-    return with_columns(data, names, name="later series")
+    return with_columns(data, names, name)
 
 
 def with_columns(
@@ -543,13 +553,22 @@ def with_columns(
     frame = pd.DataFrame(data)
     if name == "y" and len(names) == frame.shape[1] == 1:
         return frame.set_axis(names, axis=1)
-    if len(frame.columns) != len(names) or set(frame.columns) != set(names):
-        raise ValueError(
-            f"{name} must have the columns that fit had, {list(names)}; "
-            f"got {list(frame.columns)}. "
-            "Pass the same columns."
-        )
-    return frame[list(names)]
+    wanted, given = list(names), list(frame.columns)
+    more = [column for column in given if column not in wanted]
+    fewer = [column for column in wanted if column not in given]
+    if not more and not fewer:
+        return frame[wanted]
+    if not fewer:
+        remedy = f"Leave out {more}: {name} = {name}[{wanted}]"
+    elif len(fewer) == len(more) == len(wanted):
+        remedy = "If they are the same, name them so: "
+        remedy += f"{name} = pd.DataFrame({name}).set_axis({wanted}, axis=1)"
+    else:
+        remedy = f"It lacks {fewer}; where these are not known, they are NaN: "
+        remedy += f"{name} = pd.DataFrame({name}).reindex(columns={wanted})"
+    raise ValueError(
+        f"{name} must have the columns that fit had, {wanted}; got {given}. {remedy}."
+    )
 
 
 def _step_of_each(

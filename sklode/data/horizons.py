@@ -16,6 +16,7 @@ import pandas as pd
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.checks import check_same_kind, check_times
+from sklode.data.remedies import TIMES
 from sklode.data.steps import Step, default_step
 
 # times the last stamp: whole numbers from it up to this look like stamps,
@@ -128,6 +129,14 @@ def _check_items(fh: Any) -> None:
             "got a MultiIndex. "
             "It asks each series at its own stamps where y was a panel; "
             "of a single series, pass index.get_level_values(-1)."
+        )
+    if isinstance(fh, pd.Series | pd.DataFrame):
+        has_times = isinstance(fh.index.get_level_values(-1), TIMES)
+        stamps = "table.index" if has_times else "pd.DatetimeIndex(table)"
+        raise TypeError(
+            f"fh must hold steps or time stamps; got a {type(fh).__name__}. Pass its "
+            f"stamps, predict_at({stamps}), and X by its name: "
+            "predict_at(X.index, X=X)."
         )
     # an array without an axis, such as np.array(3), is no list of items
     given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh

@@ -156,7 +156,7 @@ def _ticks_by_lengths(
             "a horizon must end where stamps reach, "
             "which is 1677 to 2262 for datetimes; "
             f"got step {counts[np.argmax(np.abs(counts))]} after {last[0]}. "
-            "Ask for fewer steps."
+            "Ask for fewer steps; a date is a text, fh='2030-01-31'."
         )
     return (start + each * counts).ravel()
 

@@ -28,9 +28,10 @@ from sklode.data.categories import Levels
 from sklode.data.history import History, Places, QueryRows, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.known import Known, bounds_of
+from sklode.data.tables import read_table
 from sklode.forecasters.inputs import (
     check_continues,
-    check_tables,
+    read_tables,
     tell_unknown,
     warn_of_steps_between_rows,
 )
@@ -99,7 +100,7 @@ class ContinuousForecaster(BaseForecaster):
         self, X: Container = None, y: Container = None, **kwargs: object
     ) -> tuple[Container, Container]:
         """Check input before sktime does, whose messages name no row and no remedy."""
-        is_compared = check_tables(y, X, has_errors=self.error is not None)
+        y, X, is_compared = read_tables(y, X, has_errors=self.error is not None)
         if self._state == "fitted" and isinstance(y, np.ndarray):
             raise TypeError(
                 "after fit y must have time stamps, which an array has not; got an "
@@ -117,6 +118,14 @@ class ContinuousForecaster(BaseForecaster):
 
     def _check_X(self, X: Container = None) -> Container:
         """Leave X of a panel to `History.queries`: sktime would walk through series."""
+        X = read_table(X, "X")
+        if isinstance(X, np.ndarray) and X.ndim < 3 and self._state == "fitted":
+            names = self._history.controls
+            raise TypeError(
+                "X must have the stamps of what is asked, which an array has not; got "
+                f"an array of the shape {X.shape}. Pass pd.DataFrame(X, index=stamps, "
+                f"columns={names})."
+            )
         if isinstance(X, pd.Series | pd.DataFrame) and X.index.nlevels > 1:
             return pd.DataFrame(X) if pd.DataFrame(X).shape[1] else None
         return super()._check_X(X)
@@ -201,7 +210,7 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             names_of_y, names_of_X, levels = start.columns
             categories = dict(levels)
-            y, X = in_order(y, names_of_y), in_order(X, names_of_X)
+            y, X = in_order(y, names_of_y, "y"), in_order(X, names_of_X, "X")
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         history = History.of(
             y,
@@ -468,12 +477,15 @@ class ContinuousForecaster(BaseForecaster):
     def _check_stamps(self, index: pd.Index, X: Container) -> Container:
         """Check an index of stamps; return X there, as it is read."""
         if not isinstance(index, pd.Index):
+            has_index = isinstance(index, pd.Series | pd.DataFrame)
+            stamps = "table.index" if has_index else "pd.DatetimeIndex(stamps)"
             raise TypeError(
-                f"index must be a pandas Index of time stamps; got {index!r}. Use for "
-                "example pd.DatetimeIndex([...])."
+                "index must be a pandas Index of time stamps; got "
+                f"{type(index).__name__}. Use predict_at({stamps}); for steps "
+                "predict(fh=[1, 2, 3])."
             )
         if isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
-            return X
+            return read_table(X, "X")
         return self._check_X(X=X)
 
     @asking

@@ -9,21 +9,23 @@ import numpy as np
 import pandas as pd
 
 from sklode.data import checks
+from sklode.data.tables import check_rows, read_table
 from sklode.forecasters.protocols import Container
 
 
-def check_tables(y: Container, X: Container, *, has_errors: bool) -> bool:
-    """Check y and X as they are passed; return whether X's rows were compared with y's.
+def read_tables(
+    y: Container, X: Container, *, has_errors: bool
+) -> tuple[Container, Container, bool]:
+    """Return y and X as tables of numbers, and whether X's rows were compared with y's.
 
-    sktime's own messages name no row and no remedy.
+    They are checked before sktime does, whose messages name no row and no remedy.
     """
     tables = pd.Series | pd.DataFrame
+    y, X = read_table(y, "y"), read_table(X, "X")
     for data, name in ((y, "y"), (X, "X")):
-        if data is not None:
-            checks.check_table(data, name)
         if isinstance(data, tables):
             checks.check_index(data.index, name, has_errors)
-    checks.check_rows(y, X)
+    check_rows(y, X)
     # an array's rows are those that sktime gives it
     controls, table = (
         pd.DataFrame(x) if isinstance(x, np.ndarray) and x.ndim < 3 else x
@@ -32,7 +34,7 @@ def check_tables(y: Container, X: Container, *, has_errors: bool) -> bool:
     is_compared = isinstance(controls, tables) and isinstance(table, tables)
     if is_compared:
         checks.check_controls(controls, table.index)
-    return is_compared
+    return y, X, is_compared
 
 
 def tell_unknown(

@@ -8,8 +8,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+
+from sktime.forecasting.base import BaseForecaster
+
+from sklode.data.checks import check_names
 
 _CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}  # by sktime
 
@@ -47,8 +52,17 @@ def asking(method: _Method) -> _Method:
 
 
 def _within(method: Any, *, changes: bool) -> Any:
+    _, *names = inspect.signature(method).parameters
+
     @functools.wraps(method)
     def within(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self, BaseForecaster):
+            raise TypeError(
+                f"{method.__name__} is asked of a forecaster; got a "
+                f"{type(self).__name__} in its place. Make one first: "
+                f"StructuralForecaster().{method.__name__}(...)."
+            )
+        check_names(f"{type(self).__name__}.{method.__name__}", kwargs, names)
         with transaction(self, changes=changes) as twin:
             result = method(twin, *args, **kwargs)
         return self if result is twin else result

@@ -15,6 +15,7 @@ from pandas.api.types import is_numeric_dtype
 
 from sklode.data import checks
 from sklode.data.arrays import Array, Frame, Key
+from sklode.data.tables import check_rows, read_table
 from sklode.data.ticks import UNITS, series_of
 from sklode.plotting import canvas
 
@@ -120,7 +121,7 @@ class Panels:
         canvas.pyplot()  # says how to install matplotlib
         frame = _as_frame(y, "y")
         checks.check_index(frame.index, "y")
-        checks.check_rows(frame)
+        check_rows(frame)
         _, self.keys = series_of(frame.index)  # ((),) of a single series
         self.channels = list(frame.columns)
         self.levels = list(frame.index.names)  # the last one is time
@@ -368,8 +369,7 @@ def _as_frame(data: Frame, name: str) -> pd.DataFrame:
             f"{name} must be a Series or DataFrame over its time stamps; got "
             f"{type(data).__name__}. Use pd.Series(values, index)."
         )
-    checks.check_table(data, name)
-    return pd.DataFrame(data)
+    return pd.DataFrame(read_table(data, name))
 
 
 def _by_name(

@@ -261,7 +261,9 @@ def test_countries_are_looked_up_and_known_for_years() -> None:
         (pd.Series("x", ["2023-05-01"]), TypeError, "dates; got '2023-05-01' for 'x'"),
         (pd.DataFrame({"day": [1]}), ValueError, r"columns 'ds' and 'holiday'; got"),
         ({}, ValueError, "must hold a day"),
-        ("GERMANY", ValueError, "'DE' or 'US-CA'.*got 'GERMANY'"),
+        ("GERMANY", ValueError, r"'DE' or 'US-CA'.*got 'GERMANY'.*one of \['DE'\]"),
+        ("United States", ValueError, r"Did you mean one of \['US'\]"),
+        (["2024-05-01"], ValueError, r"pd\.Series\('closed', index=dates\)"),
         ("DEU1", ValueError, r"Did you mean one of .*'DE"),
         ("DE-XX", ValueError, "parts of countries; got 'DE-XX'"),
     ],
@@ -269,10 +271,19 @@ def test_countries_are_looked_up_and_known_for_years() -> None:
 def test_holidays_that_cannot_be_are_refused(
     holidays: Any, error: type[Exception], message: str
 ) -> None:
-    if isinstance(holidays, str):
+    if isinstance(holidays, str | list):
         pytest.importorskip("holidays")
     with pytest.raises(error, match=f"(?s){message}"):
         structural(holidays=holidays).fit(sold())
+
+
+def test_without_the_package_a_country_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "holidays", None)  # as if it were not there
+    message = "which is not installed. Run pip install holidays, or pass a table"
+    with pytest.raises(ImportError, match=message):
+        structural(holidays="DE").fit(sold())
 
 
 def test_holidays_need_dates_and_a_package(monkeypatch: pytest.MonkeyPatch) -> None:

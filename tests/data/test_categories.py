@@ -74,7 +74,7 @@ def test_a_category_of_many_weak_levels_is_found_as_one_effect() -> None:
     stamps = pd.date_range("2024-01-01", periods=400, freq="h")
     effects = 0.7 * rng.normal(size=30)
     y = pd.Series(effects[level] + rng.normal(size=400), stamps)
-    X = pd.DataFrame({"kind": level}, stamps).astype(str)
+    X = pd.DataFrame({"kind": level}, stamps).astype("category")
     parts = structural().fit(y, X).components_.index.get_level_values("part")
     assert "kind (levels)" in parts
     y = pd.Series(rng.normal(size=400), stamps)

@@ -50,9 +50,15 @@ DAYS = pd.date_range("2021-03-01", periods=24, freq="D")
 MONTHS = pd.period_range("2020-01", periods=24, freq="M")
 WHOLE = pd.Index(np.arange(24.0))
 TABLES: dict[str, tuple[Any, str]] = {
-    "words": (ONE.astype(str), r"'y' of dtype .*, such as '1\.0'\. .*y\.astype\(float"),
-    "a category": (ONE.astype("category"), r"'y' of dtype category, such as 1\.0"),
-    "complex": (ONE * 1j, r"got column 'y' of dtype complex128.*to two columns"),
+    "words": (
+        ONE.astype(str),
+        r"'y' of dtype .*, such as '1\.0' at 2021.* y = pd\.to_num",
+    ),
+    "a category": (
+        ONE.astype("category"),
+        r"dtype category, such as 1\.0 at .* y = pd\.to_numeric\(y\)",
+    ),
+    "complex": (ONE * 1j, r"'y' of dtype complex128.* two columns, .*real and \.imag"),
     "an array of words": (np.array(["1"]), r"got <U1 in .*array\.astype\(float\)"),
     "four axes": (np.zeros((2,) * 4), r"in the shape .* shape \(2, 2, 2, 2\)"),
     "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
@@ -80,10 +86,10 @@ BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
     "twice": (DAYS[[0, 1, 2, 2, *range(4, 24)]], r"at row 3\. Keep .*~y\.index\.dupli"),
     "no date": (holding(STAMPS, pd.NaT), r"must hold finite times; got NaT at row 2"),
     "NaN": (holding(WHOLE, NAN), r"finite times; got nan at row 2"),
-    "fractions": (WHOLE / 2, r"got float64, such as 0\.0\. .*to_timedelta\(index, uni"),
+    "fractions": (WHOLE / 2, r"got float64, such as 0\.0\. .*to_timedelta\(y\.index, "),
     "two zones": (
         pd.Index([*UTC[:12], *BERLIN[12:]], dtype=object),
-        r"one time zone or none; .* and 2021-03-01 01:55:00\+01:00\. .*with utc=True",
+        r"one time zone or none; .* and 2021-03-01 01:55:00\+01:00\. .*, utc=True\)",
     ),
     "huge integers": (
         pd.Index(np.arange(24, dtype=np.uint64) + 2**63),
@@ -133,8 +139,6 @@ def test_offending_rows_of_a_panel_are_named() -> None:
         tiny().fit(y.iloc[[0, 1, 2, 3, 4, 5, 6, 8, 7, 9, 10]])
     with pytest.raises(ValueError, match=r"y must have keys; got none at row 6\. Drop"):
         tiny().fit(keyed(y, [*"aaaaaa", *[None] * 5]))
-    with pytest.raises(TypeError, match=r"integers, periods, .*see reorder_levels"):
-        tiny().fit(y.swaplevel().sort_index())
 
 
 @pytest.mark.parametrize("dates", [DAYS, MONTHS, DAYS - DAYS[0]])
@@ -195,8 +199,12 @@ SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "a row twice": (lambda X: pd.concat([X, X[-1:]]), r"times of X must be strictly"),
 }
 OTHERS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
-    "one column": (lambda X: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. Pass"),
-    "numbers": (lambda X: X.set_axis([0, 1], axis=1), r"got \[0, 1\]\. Pass the same"),
+    "one column": (lambda X: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. .*reindex"),
+    "one more": (
+        lambda X: X.assign(w=1.0),
+        r"Leave out \['w'\]: X = X\[\['u', 'v'\]\]",
+    ),
+    "numbers": (lambda X: X.set_axis([0, 1], axis=1), r"got \[0, 1\]\. .*set_axis"),
 }
 LAST = STAMPS[-2:]
 ANSWERS: dict[str, Callable[[Any, Any], Any]] = {

@@ -186,7 +186,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "half a step": ([1, 1.5], STEPS + r"1\.5\. Use .* pd\.Timedelta\('90min'\)"),
     "NaT": (LATER.insert(1, pd.NaT), r"index of fh must hold finite times; got NaT at"),
     "stamps and steps": ([LATER[0], 3], STEPS + r"Timestamp.* pd\.DatetimeIndex"),
-    "a series": (waves(LATER), STEPS + r".* predict_at\(y\.index\)"),
+    "a series": (waves(LATER), r"got a Series\. .* predict_at\(table\.index\)"),
+    "dates": (pd.Series(LATER), r"a Series\. .* predict_at\(pd\.DatetimeIndex\(table"),
     "an offset": ([pd.offsets.MonthEnd()], STEPS + r"<MonthEnd>"),
     "another freq": (
         ForecastingHorizon([5, 9], freq="min"),

@@ -16,9 +16,11 @@ from sktime.split import ExpandingWindowSplitter
 from sklode import AbsoluteHorizon, LatentODELSTMForecaster, StructuralForecaster
 from sklode.data.clock import calendar_features
 from sklode.data.errors import WeightsFileError
+from tests.remedies import mended
 from tests.series import panel, waves
 
 DAYS = pd.date_range("2024-01-01", periods=40, freq="D")
+Y = pd.Series(np.arange(40.0), DAYS)
 
 
 def fitted(y: Any = None, **given: Any) -> StructuralForecaster:
@@ -50,7 +52,7 @@ def test_a_table_of_probabilities_is_refused() -> None:
 
 
 def test_an_empty_list_is_no_table() -> None:
-    with pytest.raises(TypeError, match="X must be of type Series"):
+    with pytest.raises(TypeError, match="X must be a Series or DataFrame of pandas"):
         fitted(X=[])
 
 
@@ -151,9 +153,9 @@ def test_the_long_format_is_told_how_to_become_an_index(long: pd.DataFrame) -> N
 
 def test_fractions_of_a_float_index_are_kept_apart_by_the_remedy() -> None:
     y = pd.Series(np.arange(9.0), np.arange(9) / 2)
-    with pytest.raises(TypeError, match=r"pd\.to_timedelta\(index, unit='s'\)"):
+    with pytest.raises(TypeError, match=r"y\.index = pd\.to_timedelta") as info:
         fitted(y)
-    y.index = pd.to_timedelta(y.index, unit="s")
+    y = mended(info.value, y=y)["y"]
     assert fitted(y).predict([1]).index[0] == pd.Timedelta("4.5s")
 
 
@@ -197,3 +199,48 @@ def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
     names = {"forecaster": forecaster, "y": y}
     exec("found = forecaster.fit(y, fh=[1, 2]).predict()", names)
     assert len(names["found"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (
+            lambda f: f.predict(steps=3),
+            r"has no parameter 'steps'\. It has \['fh",
+        ),
+        (lambda f: f.predict(fhh=[1]), "no parameter 'fhh'. Did you mean 'fh'"),
+        (lambda f: f.fit(Y, x=Y), "fit has no parameter 'x'. It has .*'X'"),
+        (lambda f: f.update(df=Y), "update has no parameter 'df'"),
+        (
+            lambda f: f.sample([1], n=3),
+            "no parameter 'n'. It has .*n_samples",
+        ),
+        (lambda f: type(f).fit(Y, Y), r"got a Series in its place\. Make one first"),
+        (lambda f: f.predict_at(["2024-02-10"]), r"got list\. .*DatetimeIndex\(stamps"),
+        (lambda f: f.predict_at(Y), r"got Series\. .*predict_at\(table\.index"),
+    ],
+)
+def test_arguments_of_other_packages_are_told(ask: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        ask(fitted())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "example"),
+    [
+        ("seasons", 7, r"seasons=\['1D', '7D'\], or \[12\]"),
+        ("seasons", "7D", r"seasons=\['1D', '7D'\], or \[12\]"),
+        ("bounds", 0, r"bounds=\(0, 100\)"),
+        ("holidays", DAYS[:2], r"holidays='DE', or pd\.Series\('closed', index=dates"),
+        ("freq", 7, "freq='1h'"),
+        ("freq", "H", "got 'H'. Use for example freq='1h', 'D', 'MS'"),
+        ("random_state", "zero", "random_state=0"),
+    ],
+)
+def test_a_parameter_of_another_kind_is_told_with_an_example(
+    name: str, value: Any, example: str
+) -> None:
+    message = example if example.startswith("got") else f"Use for example {example}"
+    with pytest.raises((TypeError, ValueError), match=message) as info:
+        StructuralForecaster(**{name: value}).fit(Y)
+    assert repr(value) in str(info.value)

@@ -276,7 +276,7 @@ REFUSED: list[tuple[str, Any]] = [
     ("times of y must be strictly increasing", [Y[::-1]]),
     ("y_pred must hold finite times", [Y, AHEAD.rename({AHEAD.index[3]: pd.NaT})]),
     ("y_pred must be of the kind of y's", [Y, AHEAD.reset_index(drop=True)]),
-    ("a time zone. Convert it first", [Y, AHEAD.tz_localize("UTC")]),
+    ("a time zone. Convert it: index", [Y, AHEAD.tz_localize("UTC")]),
     (r"y_pred and y must hold 'b'; got \['a'\]", [channels(), channels()[["a"]]]),
     (
         r"y and y_pred must hold 'c'; got \['a', 'b'\]",

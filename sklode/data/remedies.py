@@ -1,0 +1,107 @@
+"""Lines that repair an index or a table, for the messages that refuse it.
+
+Tested in tests/forecasters/test_inputs.py, which runs them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from datetime import date
+
+import pandas as pd
+
+from sklode.data.arrays import Frame
+
+TIMES = pd.DatetimeIndex | pd.PeriodIndex | pd.TimedeltaIndex
+"""Kinds of an index that tell time."""
+
+_SEEN = 100  # of texts, which tell the format of all
+_DAY_AND_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-]\d{4}")
+
+
+def date_call(texts: Frame | pd.Index, named: str) -> str | None:
+    """Return the call that makes dates of what is ``named``; None: it holds none."""
+    seen = [*texts.dropna()[:_SEEN]]
+    if seen and all(isinstance(item, date) for item in seen):
+        zones = {getattr(item, "tzinfo", None) for item in seen}
+        return f"pd.to_datetime({named}{', utc=True' if len(zones) > 1 else ''})"
+    # a number or a name may be read as a date too; a date has a year
+    if not seen or not all(re.search(r"\d{4}", str(item)) for item in seen):
+        return None
+    found = [_DAY_AND_MONTH.match(str(item)) for item in seen]
+    if all(found):
+        is_day_second = any(int(each[2]) > 12 for each in found if each)
+        return f"pd.to_datetime({named}, dayfirst={not is_day_second})"
+    if not all(isinstance(item, str) for item in seen):
+        return None
+    try:
+        pd.to_datetime(pd.Index(seen), format="mixed", utc=True)
+    except ValueError:
+        return None
+    return f"pd.to_datetime({named})"
+
+
+def conversion(times: pd.Index, named: str) -> str | None:
+    """Return the call that makes times of an index of another kind; None: none does."""
+    if pd.api.types.is_float_dtype(times.dtype):
+        # which keeps fractions apart
+        return f"pd.to_timedelta({named}, unit='s')"
+    if pd.api.types.is_datetime64_any_dtype(times.dtype):
+        return f"pd.DatetimeIndex({named})"
+    # eight digits are a date
+    if times.astype(str).str.fullmatch(r"-?\d{1,7}|-?\d{9,18}").all():
+        return f"{named}.astype(int)"
+    return date_call(times, named)
+
+
+def numbers_call(texts: pd.Series, named: str) -> str | None:
+    """Return the call that makes numbers of texts; None if not one of them is."""
+    seen = texts.dropna().astype(str)
+    if seen.str.fullmatch(r"-?\d+,\d+").any():
+        named = f"{named}.str.replace(',', '.')"
+        seen = seen.str.replace(",", ".")
+    is_number = pd.to_numeric(seen, errors="coerce").notna()
+    if not is_number.any():
+        return None
+    # what is no number becomes NaN, which is missing
+    coerced = "" if is_number.all() else ", errors='coerce'"
+    return f"pd.to_numeric({named}{coerced})"
+
+
+def index_line(table: pd.DataFrame, name: str) -> str | None:
+    """Return the line that makes an index of a table's columns of times and keys."""
+    if isinstance(table.index.get_level_values(-1), TIMES):
+        return None
+    texts = [column for column in table if _is_text(table[column])]
+    before, time = "", None
+    for column in table:
+        if isinstance(table[column].dtype, pd.DatetimeTZDtype | pd.PeriodDtype) or (
+            pd.api.types.is_datetime64_dtype(table[column].dtype)
+        ):
+            time = column
+            break
+        own = f"{name}[{column!r}]"
+        call = date_call(table[column], own) if column in texts else None
+        if call is not None:
+            before, time = f"{own} = {call}; ", column
+            break
+    if time is None:
+        return None
+    keys: list[Hashable] = [column for column in texts if column != time]
+    if not keys and table[time].duplicated().any():
+        # of a panel whose keys are numbers: the first column that tells rows apart
+        others = [column for column in table if column != time]
+        keys = [k for k in others if not table.duplicated([k, time]).any()][:1]
+    levels = [*keys, time]
+    named = repr(levels if keys else time)
+    return f"{before}{name} = {name}.set_index({named}).sort_index()"
+
+
+def _is_text(column: pd.Series) -> bool:
+    """Return whether a column holds texts, dates of Python or categories."""
+    return not (
+        pd.api.types.is_numeric_dtype(column.dtype)
+        or pd.api.types.is_datetime64_any_dtype(column.dtype)
+        or isinstance(column.dtype, pd.PeriodDtype)
+    )

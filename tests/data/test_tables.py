@@ -1,0 +1,481 @@
+"""Tables of any kind are read, or refused with a line that makes them readable."""
+
+from __future__ import annotations
+
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import StructuralForecaster
+from sklode.data.tables import read_table
+from sklode.plotting import plot_forecast
+from tests.remedies import mended
+from tests.series import tiny
+
+DAYS = pd.date_range("2024-01-01", periods=40, freq="D")
+Y = pd.Series(10 + np.sin(np.arange(40) / 3), DAYS, name="v").round(4)
+RNG = np.random.default_rng(0)
+X = pd.DataFrame({"a": RNG.normal(size=40), "b": RNG.normal(size=40)}, DAYS).round(4)
+AHEAD = pd.date_range("2024-02-10", periods=2, freq="D")
+X_AHEAD = pd.DataFrame({"a": [0.5, -0.5], "b": [1.0, 0.25]}, AHEAD)
+LATER = pd.Series([10.5, 10.25], AHEAD, name="v")
+
+
+def structural(y: Any, X: Any = None) -> StructuralForecaster:
+    return StructuralForecaster(seasons=None, n_samples=5, random_state=0).fit(y, X)
+
+
+def network(y: Any, X: Any = None) -> Any:
+    return tiny().fit(y, X)
+
+
+def shops(table: Any) -> pd.DataFrame:
+    """Return a panel of two series that are alike."""
+    names = ["shop", "when"]
+    return pd.concat({key: pd.DataFrame(table) for key in "pq"}, names=names)
+
+
+FITS = pytest.mark.parametrize("fit", [structural, network])
+SHAPES: dict[str, Any] = {"single": lambda table: table, "panel": shops}
+SHAPED = pytest.mark.parametrize("shape", SHAPES)
+
+
+def with_second(column: pd.Series, value: Any) -> pd.Series:
+    column = column.astype(object)
+    column.iloc[1] = value
+    return column
+
+
+OBJECTS: dict[str, Any] = {
+    "floats": lambda v: v.astype(object),
+    "decimals": lambda v: v.map(lambda x: Decimal(str(x))).astype(object),
+    "fractions": lambda v: v.map(Fraction).astype(object),
+    "None": lambda v: with_second(v, None),
+    "NA": lambda v: with_second(v, pd.NA),
+    "no decimal": lambda v: with_second(v, Decimal("nan")),
+}
+
+
+def floats(objects: pd.Series) -> pd.Series:
+    values = [np.nan if pd.isna(value) else float(value) for value in objects]
+    return pd.Series(values, objects.index, name=objects.name)
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_numbers_of_dtype_object_become_floats(kind: str) -> None:
+    column = OBJECTS[kind](Y)
+    table = X.assign(a=OBJECTS[kind](X["a"]))
+    before = table.copy()
+    expected = X.assign(a=floats(table["a"]))
+    pd.testing.assert_series_equal(read_table(column), floats(column))
+    pd.testing.assert_frame_equal(read_table(table, "X"), expected)
+    (found,) = read_table([table])
+    pd.testing.assert_frame_equal(found, expected)
+    pd.testing.assert_frame_equal(table, before)
+    assert read_table(expected) is expected
+
+
+@FITS
+@SHAPED
+def test_forecasts_of_objects_are_those_of_floats(shape: str, fit: Any) -> None:
+    make, decimals = SHAPES[shape], OBJECTS["decimals"]
+    y, later = OBJECTS["None"](Y), OBJECTS["None"](LATER)
+    controls, ahead = X.apply(decimals), X_AHEAD.apply(decimals)
+    answers = []
+    for tables in (
+        (y, controls, ahead, later),
+        (floats(y), controls.apply(floats), ahead.apply(floats), floats(later)),
+    ):
+        y, controls, ahead, later = (make(table) for table in tables)
+        forecaster = fit(y, controls)
+        found = [
+            forecaster.predict([1, 2], X=ahead),
+            forecaster.predict_at(ahead.index, X=ahead),
+            forecaster.predict_residuals(later, X=ahead),
+        ]
+        forecaster.update(later, ahead, update_params=False)
+        answers.append([*found, forecaster.predict_residuals()])
+    for found, expected in zip(*answers, strict=True):
+        assert expected.notna().to_numpy().any()
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_decimals_of_arrow_are_numbers() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    dtype = pd.ArrowDtype(arrow.decimal128(20, 4))
+    decimals = Y.map(lambda x: Decimal(str(x))).astype(dtype)
+    expected = structural(Y).predict([1])
+    pd.testing.assert_series_equal(structural(decimals).predict([1]), expected)
+
+
+def test_a_picture_draws_numbers_of_dtype_object() -> None:
+    pytest.importorskip("matplotlib")
+    line, *_ = plot_forecast(OBJECTS["decimals"](Y)).lines
+    np.testing.assert_array_equal(line.get_ydata(), Y)
+
+
+TEXTS: dict[str, tuple[Any, str]] = {
+    "numbers": (lambda v: v.map(str), r"such as '10\.0' at .*2024-01-01"),
+    "decimal commas": (lambda v: v.map(str).str.replace(".", ","), r"such as '10,0'"),
+    "a text among them": (lambda v: with_second(v, "n/a"), r"'n/a' at .*2024-01-02"),
+    "a text among texts": (lambda v: with_second(v.map(str), "?"), "such as '10"),
+    "a category": (lambda v: v.astype("category"), r"dtype category, such as 10\.0"),
+    "lengths of time": (lambda v: pd.to_timedelta(v, unit="h"), "such as Timedelta"),
+}
+
+
+@FITS
+@SHAPED
+@pytest.mark.parametrize("case", TEXTS)
+def test_y_that_is_no_number_is_named_and_mended(
+    case: str, shape: str, fit: Any
+) -> None:
+    change, message = TEXTS[case]
+    y = SHAPES[shape](change(Y))
+    forecaster = fit(SHAPES[shape](Y))
+    for refused in (fit, lambda y: forecaster.update(y, update_params=False)):
+        with pytest.raises(TypeError, match=rf"got column 'v' of .*{message}") as info:
+            refused(y)
+    y = mended(info.value, y=y.copy())["y"]
+    assert np.asarray(y).dtype == np.float64
+    assert abs(np.nanmean(y) - Y.mean()) < 0.01
+    assert fit(y).predict([1]).notna().to_numpy().all()
+
+
+def test_texts_of_numbers_in_x_are_told() -> None:
+    rng = np.random.default_rng(1)
+    size = pd.Series(rng.integers(3, size=40), DAYS)
+    texts = pd.DataFrame({"size": size.map({0: "1", 1: "2.5", 2: "10"})})
+    message = r"of column 'size' are all numbers, such as '1'"
+    with pytest.warns(UserWarning, match=message) as told:
+        forecaster = structural(Y, texts)
+    first, second = str(told[0].message).split("; if it is")
+    number = mended(first, X=texts.copy())["X"]
+    category = mended(f"; {second.partition(': ')[2]}", X=texts.copy())["X"]
+    assert number["size"].dtype == np.float64
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        structural(Y, number)
+        expected = structural(Y, category).predict([1], X=texts[:1].shift(40, "D"))
+        found = forecaster.predict([1], X=texts[:1].shift(40, "D"))
+        # of two levels a number says the same
+        structural(Y, texts.where(texts == "1", "10"))
+    pd.testing.assert_series_equal(found, expected)
+
+
+def test_numbers_in_place_of_their_texts_are_told_how_to_become_texts() -> None:
+    grade = pd.Series(np.arange(40) % 3, DAYS).astype(str).astype("category")
+    forecaster = structural(Y, pd.DataFrame({"grade": grade}))
+    ahead = pd.DataFrame({"grade": [1, 2]}, AHEAD)
+    with pytest.warns(UserWarning, match="got 1 in column 'grade'") as told:
+        forecaster.predict(AHEAD, X=ahead)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forecaster.predict(AHEAD, X=mended(told[0].message, X=ahead)["X"])
+
+
+def test_texts_where_numbers_were_are_mended() -> None:
+    forecaster = structural(Y, X)
+    texts = X_AHEAD.assign(a=["0.5", "-0.5"])
+    with pytest.raises(TypeError, match=r"'a' of X must hold numbers.*'0\.5'") as info:
+        forecaster.predict(AHEAD, X=texts)
+    found = forecaster.predict(AHEAD, X=mended(info.value, X=texts)["X"])
+    pd.testing.assert_series_equal(found, forecaster.predict(AHEAD, X=X_AHEAD))
+
+
+QUESTIONS: dict[str, Any] = {
+    "predict": lambda f, X: f.predict([1, 2], X=X),
+    "predict_at": lambda f, X: f.predict_at(X_AHEAD.index, X=X),
+    "interval": lambda f, X: f.predict_interval(AHEAD, X=X),
+    "sample": lambda f, X: f.sample(AHEAD, X=X),
+    "update": lambda f, X: f.update(LATER, X, update_params=False),
+}
+COLUMNS: dict[str, tuple[Any, str]] = {
+    "more": (lambda X: X.assign(c=1.0), r"had, \['a', 'b'\]; got .*Leave out \['c'\]"),
+    "fewer": (lambda X: X[["a"]], r"got \['a'\]\. It lacks \['b'\]"),
+    "others": (lambda X: X.set_axis([0, 1], axis=1), r"got \[0, 1\]\. If they are"),
+}
+
+
+@FITS
+@pytest.mark.parametrize("case", COLUMNS)
+def test_columns_of_x_are_those_of_fit(case: str, fit: Any) -> None:
+    change, message = COLUMNS[case]
+    forecaster, others = fit(Y, X), change(X_AHEAD)
+    for ask in QUESTIONS.values():
+        with pytest.raises(ValueError, match=message) as info:
+            ask(forecaster, others)
+    same = mended(info.value, X=others)["X"]
+    assert [*same] == ["a", "b"]
+    if case != "fewer":
+        pd.testing.assert_frame_equal(same, X_AHEAD)
+
+
+class DataFrame:
+    """Looks as a table of polars does, as far as a message looks at it."""
+
+    __module__ = "polars.dataframe.frame"
+    columns = ("time", "v")
+
+    def __init__(self, table: pd.Series) -> None:
+        self._table = table.rename_axis("time").reset_index()
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self._table
+
+
+class LazyFrame(DataFrame):
+    __module__ = "polars.lazyframe.frame"
+
+    def collect(self) -> DataFrame:
+        return self
+
+
+class Array:
+    """Looks as a column of pyarrow does."""
+
+    __module__ = "pyarrow.lib"
+
+    def __init__(self, column: pd.Series) -> None:
+        self._column = column
+
+    def to_numpy(self) -> np.ndarray:
+        return self._column.to_numpy()
+
+
+CONTAINERS: dict[str, tuple[Any, str]] = {
+    "polars": (DataFrame, "got DataFrame of polars"),
+    "a query of polars": (LazyFrame, "got LazyFrame of polars"),
+    "pyarrow": (Array, "got Array of pyarrow"),
+    "a dict": (lambda v: {"v": v.tolist()}, "got dict"),
+}
+
+
+@FITS
+@pytest.mark.parametrize("case", CONTAINERS)
+def test_other_containers_are_told_how_to_become_a_table(case: str, fit: Any) -> None:
+    make, message = CONTAINERS[case]
+    alone, controlled = fit(Y), fit(Y, X)
+    for ask in (fit, alone.update, alone.score, alone.predict_residuals):
+        with pytest.raises(TypeError, match=f"y must be a Series or .*{message}") as y:
+            ask(make(Y))
+    for question in QUESTIONS.values():
+        with pytest.raises(TypeError, match=f"X must be a Series or .*{message}"):
+            question(controlled, make(X_AHEAD["a"]))
+    found = mended(y.value, y=make(Y), stamps=DAYS)["y"]
+    forecast = fit(found).predict([1]).iloc[0]
+    assert forecast.item() == alone.predict([1]).iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (DAYS, r"got DatetimeIndex\. .*pd\.Series\(y, index=stamps\)"),
+        (Y.tolist(), r"got list\. .*pd\.Series\(y, index=stamps\)"),
+        (Y.groupby(level=0), r"got SeriesGroupBy\."),
+        ([Y, Y], r"y = \[part\.to_frame\(\) for part in y\]"),
+        ({"p": Y, "q": Y}, r"y = pd\.concat\(y\)"),
+    ],
+)
+def test_what_is_no_table_says_what_to_pass(y: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        structural(y)
+
+
+def test_a_horizon_in_the_place_of_x_is_told() -> None:
+    for horizon in (3, [1, 2], range(1, 3), AHEAD):
+        with pytest.raises(TypeError, match=r"horizon by its name, fit\(y, fh=\[1"):
+            structural(Y, horizon)
+
+
+def test_an_array_has_no_stamps_ahead() -> None:
+    forecaster = structural(Y, X)
+    message = r"pd\.DataFrame\(X, index=stamps, columns=\['a', 'b'\]\)"
+    for question in ("predict", "interval", "sample", "predict_at"):
+        with pytest.raises(TypeError, match=message):
+            QUESTIONS[question](forecaster, X_AHEAD.to_numpy())
+
+
+DATES = pd.DataFrame({"date": DAYS, "sales": Y.to_numpy()})
+OF_SHOPS = pd.concat([DATES.assign(shop="p"), DATES.assign(shop="q")])
+OF_SHOPS = OF_SHOPS.reset_index(drop=True)
+IN_COLUMNS: dict[str, tuple[pd.DataFrame, str]] = {
+    "dates": (DATES, r"got column 'date' .*y = y\.set_index\('date'\)"),
+    "texts": (
+        DATES.assign(date=DATES["date"].dt.strftime("%d.%m.%Y")),
+        r"pd\.to_datetime\(y\['date'\], dayfirst=True\); y = y\.set_index\('date'\)",
+    ),
+    "shops": (OF_SHOPS, r"y = y\.set_index\(\['shop', 'date'\]\)"),
+    "numbers of shops": (
+        OF_SHOPS.assign(shop=OF_SHOPS["shop"].map({"p": 3, "q": 7})),
+        r"y = y\.set_index\(\['shop', 'date'\]\)",
+    ),
+    "a shop beside its dates": (
+        OF_SHOPS.set_index("date"),
+        r"column 'shop' .*set_index\('shop', append=True\)\.swaplevel\(\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", IN_COLUMNS)
+def test_times_and_keys_in_columns_become_the_index(case: str) -> None:
+    y, message = IN_COLUMNS[case]
+    with pytest.raises(TypeError, match=message) as info:
+        structural(y)
+    lines = str(info.value).rpartition("index: ")[2].rstrip(".")
+    names = {"pd": pd, "y": y.copy()}
+    exec(lines, names)  # what the message says works
+    found = structural(names["y"]).predict([1])
+    expected = structural(Y).predict([1]).iloc[0]
+    assert [*found.index.get_level_values(-1).unique()] == [AHEAD[0]]
+    if len(found) == 1:
+        assert found.iloc[0].item() == expected
+    else:
+        assert [*map(str, found.index.get_level_values("shop"))] in (
+            ["p", "q"],
+            ["3", "7"],
+        )
+
+
+def test_rows_of_several_series_are_told_apart_by_keys() -> None:
+    y = OF_SHOPS.assign(shop=OF_SHOPS["shop"].map({"p": 3, "q": 7})).set_index("date")
+    message = r"at row 40\. Keep one row .* Rows of several series need their keys"
+    for rows in (y, y.sort_index()):
+        with pytest.raises(ValueError, match="Rows of several series need their keys"):
+            structural(rows)
+    with pytest.raises(ValueError, match=message):
+        structural(y)
+    y = y.set_index("shop", append=True).swaplevel().sort_index()
+    assert structural(y).predict([1]).shape == (2, 1)
+
+
+TURNED: dict[str, tuple[list[str], str]] = {
+    "two levels": (["shop", "when"], r"y = y\.swaplevel\(\)\.sort_index\(\)"),
+    "three levels": (["region", "shop", "when"], r"reorder_levels\(\[1, 2, 0\]\)"),
+}
+
+
+@FITS
+@pytest.mark.parametrize("integers", [False, True])
+@pytest.mark.parametrize("case", TURNED)
+def test_times_before_keys_are_turned(case: str, integers: bool, fit: Any) -> None:
+    names, message = TURNED[case]
+    y = shops(Y.reset_index(drop=True) if integers else Y)
+    y.index.names = names[-2:]
+    if case == "three levels":
+        y = pd.concat({"n": y}, names=names[:1])
+    times = y.index.get_level_values(-1)[:1]
+    forecaster = fit(y)
+    turned = y.reorder_levels([-1, *range(y.index.nlevels - 1)]).sort_index()
+    for ask in (fit, lambda y: forecaster.update(y, update_params=False)):
+        with pytest.raises(
+            ValueError, match=f"last index level of y; .*{message}"
+        ) as y_info:
+            ask(turned)
+    pd.testing.assert_frame_equal(mended(y_info.value, y=turned)["y"], y)
+    rows = turned.index[:2]
+    with pytest.raises(ValueError, match="last index level of the horizon") as info:
+        forecaster.predict_at(rows)
+    rows = mended(info.value, index=rows)["index"]
+    assert forecaster.predict_at(rows).shape == (2, 1)
+    assert rows.get_level_values(-1)[0] == times[0]
+
+
+def test_x_with_times_before_keys_is_turned() -> None:
+    y, controls, ahead = shops(Y), shops(X), shops(X_AHEAD)
+    forecaster = structural(y, controls)
+    asked: list[Any] = [
+        lambda X: structural(y, controls.swaplevel()),
+        lambda X: forecaster.predict([1, 2], X=X),
+        lambda X: forecaster.predict_at(ahead.index, X=X),
+    ]
+    for ask in asked:
+        with pytest.raises(ValueError, match=r"last index level of X; .*swaplevel"):
+            ask(ahead.swaplevel())
+
+
+INDEXES: dict[str, tuple[Any, str]] = {
+    "texts": (DAYS.strftime("%Y-%m-%d"), r"pd\.to_datetime\(y\.index\)"),
+    "days first": (DAYS.strftime("%d/%m/%Y"), r"\(y\.index, dayfirst=True\)"),
+    "months first": (DAYS.strftime("%m/%d/%Y"), r"\(y\.index, dayfirst=False\)"),
+    "names of months": (DAYS.strftime("%b %d, %Y"), r"pd\.to_datetime\(y\.index\)"),
+    "dates of Python": (pd.Index(DAYS.date), r"pd\.to_datetime\(y\.index\)"),
+    "eight digits": (DAYS.strftime("%Y%m%d"), r"pd\.to_datetime\(y\.index\)"),
+    "eight digits as integers": (
+        DAYS.strftime("%Y%m%d").astype(int),
+        r"got 20240101 to 20240209, .*format='%Y%m%d'\)",
+    ),
+    "a category": (pd.CategoricalIndex(DAYS), r"pd\.to_datetime\(y\.index\)"),
+    "zones": (
+        pd.Index([*DAYS[:9].tz_localize("UTC"), *DAYS[9:].tz_localize("Asia/Tokyo")]),
+        r"pd\.to_datetime\(y\.index, utc=True\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INDEXES)
+def test_stamps_of_another_kind_become_dates(case: str) -> None:
+    index, message = INDEXES[case]
+    y = Y.set_axis(index)
+    with pytest.raises((TypeError, ValueError), match=message) as info:
+        structural(y)
+    y = mended(info.value, y=y)["y"]
+    if case != "zones":
+        assert (y.index == DAYS).all()
+    assert structural(y).predict([1]).notna().all()
+
+
+def test_texts_in_the_last_level_of_a_panel_become_dates() -> None:
+    y = shops(Y.set_axis(DAYS.strftime("%Y-%m-%d")))
+    with pytest.raises(TypeError, match="such as 2024-01-01") as info:
+        structural(y)
+    y = mended(info.value, y=y)["y"]
+    assert structural(y).predict([1]).index[0] == ("p", AHEAD[0])
+
+
+def test_integers_as_texts_become_integers_and_names_a_column_of_times() -> None:
+    y = Y.set_axis([str(k) for k in range(40)])
+    with pytest.raises(TypeError, match="such as 0") as info:
+        structural(y)
+    assert structural(mended(info.value, y=y)["y"]).predict([1]).index[0] == 40
+    with pytest.raises(TypeError, match=r"y = y\.set_index\(column\)"):
+        structural(Y.set_axis([f"row {k}" for k in range(40)]))
+
+
+ZONE = "Europe/Berlin"
+MONTHS = pd.period_range("2024-01", periods=40, freq="M")
+ASKED: dict[str, tuple[pd.Index, pd.Index, Any]] = {
+    "a zone too many": (DAYS, AHEAD.tz_localize(ZONE), AHEAD),
+    "no zone": (DAYS.tz_localize(ZONE), AHEAD, AHEAD.tz_localize(ZONE)),
+    "periods": (DAYS, AHEAD.to_period("D"), AHEAD),
+    "periods for zoned": (
+        DAYS.tz_localize(ZONE),
+        AHEAD.to_period("D"),
+        AHEAD.tz_localize(ZONE),
+    ),
+    "dates": (MONTHS, AHEAD, AHEAD.to_period("M")),
+    "other periods": (MONTHS, AHEAD.to_period("D"), AHEAD.to_period("M")),
+    "texts": (DAYS, pd.Index(["2024-02-10", "2024-02-11"]), AHEAD),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_stamps_that_are_asked_become_those_of_y(case: str) -> None:
+    seen, asked, expected = ASKED[case]
+    forecaster = structural(Y.set_axis(seen))
+    with pytest.raises(TypeError, match="must be of the kind of y's index") as info:
+        forecaster.predict_at(asked)
+    found = mended(info.value, index=asked)["index"]
+    assert [*found] == [*expected]
+
+
+def test_rows_of_another_number_of_levels_are_told() -> None:
+    with pytest.raises(ValueError, match=r"in fit, 1; got 2\. .*y\.xs\(key\)"):
+        structural(Y).update(shops(LATER), update_params=False)
+    with pytest.raises(ValueError, match=r"in fit, 2; got 1\. .*pd\.concat\(\{'p': pd"):
+        structural(shops(Y)).predict_at(AHEAD)
