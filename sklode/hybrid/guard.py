@@ -150,7 +150,7 @@ class Validation:
         ``every`` has rows of X without y, too. With ``in_gaps`` what comes after some
         of the rows asked is known, too.
         """
-        origins = _origins(observations, cut)
+        origins = proving_origins(observations, cut)
         # times and values alone: a column of X may be several controls
         bare = replace(observations, controls=observations.controls[:, :0])
         scaled = Origins(bare, model.units)
@@ -429,7 +429,7 @@ class _Sums(NamedTuple):
         return cls(table=table, clusters=clusters, leads=leads, part=part)
 
 
-def _origins(observations: Observations, cut: Numbers) -> Numbers:
+def proving_origins(observations: Observations, cut: Numbers) -> Numbers:
     """Return rows to look ahead from, evenly spread over what is held out."""
     first, end = observations.bounds[:-1], observations.bounds[1:]
     is_whole = cut == first

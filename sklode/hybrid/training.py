@@ -24,6 +24,7 @@ from sklode.hybrid.guard import (
     Validation,
     has_prospects,
     network_weights_of,
+    proving_origins,
     weights_of,
 )
 from sklode.hybrid.model import HybridModel, NetworkWeights
@@ -130,10 +131,12 @@ class HybridTraining(Training[HybridModel]):
         # what pretraining left without a network stays so
         kept = self.start if self.purpose in ("fine-tune", "update") else None
         before = self.rows.until(self.cuts[0])
-        # rows suffice, and all channels have some before the cut
+        # rows suffice, some of them have others after them that are held out, and all
+        # channels have some before the cut
         are_several = len(self.rows.keys) >= _SEVERAL
         fewest = _OF_SERIES if are_several else _PROVING_ROWS
         is_enough = len(self.rows.ticks) >= fewest
+        is_enough = is_enough and len(proving_origins(self.rows, self.cuts[0])) > 0
         can_prove = is_enough and np.isfinite(before.values).any(0).all()
         if self.is_guarded and can_prove:
             self.learned = before

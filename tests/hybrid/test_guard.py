@@ -36,6 +36,15 @@ from sklode.training.preparation import held_out_rows
 from tests.series import channels, led, tiny, tiny_network, two_sines, uneven_stamps
 
 
+def test_series_of_two_rows_prove_no_network() -> None:
+    index = pd.MultiIndex.from_product([range(40), pd.date_range("2024", periods=2)])
+    y = pd.DataFrame({"y": np.random.default_rng(0).normal(size=80)}, index)
+    forecaster = tiny(model="hybrid", window_length=None).fit(y)
+    assert forecaster.network_ is None
+    expected = StructuralForecaster().fit(y).predict([1])
+    pd.testing.assert_frame_equal(forecaster.predict([1]), expected)
+
+
 @pytest.mark.parametrize(
     ("products", "squares", "best", "doubt"),
     [
