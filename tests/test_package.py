@@ -24,6 +24,22 @@ def test_the_version_is_that_of_the_metadata() -> None:
     assert sklode.__version__ == importlib.metadata.version("sklode") == written[1]
 
 
+def test_the_changelog_and_the_citation_have_the_version_and_its_date() -> None:
+    released = r"^## (\d+\.\d+\.\d+) - (\d{4}-\d{2}-\d{2})$"
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (version, date), *_ = re.findall(released, changelog, re.MULTILINE)
+    assert version == sklode.__version__
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert {f"version: {version}", f"date-released: {date}"} <= {*citation}
+
+
+def test_the_readme_s_first_command_brings_what_its_first_pages_show() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    command = re.search(r'^pip install .*"\.\[(.*)\]"', readme, re.MULTILINE)
+    assert command is not None
+    assert {"plot", "progress", "examples", "calendars"} <= {*command[1].split(",")}
+
+
 TYPED = """
 import numpy as np
 import pandas as pd

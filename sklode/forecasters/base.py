@@ -284,8 +284,7 @@ class ContinuousForecaster(BaseForecaster):
         """Answer to ``level_``, the earlier name of `components_`, with a warning."""
         if name == "level_":
             warnings.warn(
-                "level_ is now called components_; the next release does not know the "
-                "earlier name.",
+                "level_ is now called components_: the earlier name goes in 0.5.",
                 FutureWarning,
                 stacklevel=2,
             )

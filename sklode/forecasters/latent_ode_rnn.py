@@ -106,7 +106,7 @@ class LatentODERNNForecaster(NetworkForecaster):
     verbose : {0, 1, 2}, default=0
         0: silent; 1: a progress bar, which needs tqdm; 2: a line per epoch.
     level : {"auto", "series"}, optional
-        Deprecated: the earlier name of ``model``, "hybrid" or "paper".
+        Deprecated, goes in 0.5: the earlier name of ``model``, "hybrid" or "paper".
     encoder : {"rnn", "ode-rnn", "ode-lstm"} or class, optional
         None: the one above. A class of torch modules is made of two sizes, those of its
         inputs and of h, and called with times, (batch, row), that increase, inputs,

@@ -85,7 +85,7 @@ def check_parameters(forecaster: TrainingSettings) -> None:
             )
         warnings.warn(
             f"level is now called model: use model={model!r} in place of level="
-            f"{forecaster.level!r}, which the next release does not take.",
+            f"{forecaster.level!r}, which goes in 0.5.",
             FutureWarning,
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""Earlier names are taken for one release; a solver or an encoder has one place."""
+"""Earlier names warn until they go; a solver or an encoder has one place."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from packaging.version import Version
 from sklearn.base import clone
 
+import sklode
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.forecasters.network import NetworkForecaster
 from sklode.nn.encoders import ENCODERS, ODERNN
@@ -31,10 +33,15 @@ def test_the_earlier_name_of_the_model_means_the_same(
         forecaster = LatentODELSTMForecaster(**SMALL).set_params(level=earlier)
     elif way == "clone":
         forecaster = clone(forecaster)
-    with pytest.warns(FutureWarning, match=f"use model='{name}' in place of level="):
+    message = rf"use model='{name}' in place of level='{earlier}', which goes in 0\.5"
+    with pytest.warns(FutureWarning, match=message):
         forecaster.fit(Y)
     expected = LatentODELSTMForecaster(**SMALL, model=name).fit(Y).predict([1, 5])
     pd.testing.assert_series_equal(forecaster.predict([1, 5]), expected)
+
+
+def test_what_goes_in_a_release_is_gone_there() -> None:
+    assert Version(sklode.__version__) < Version("0.5"), "take level and level_ out"
 
 
 def test_both_names_are_refused() -> None:
@@ -46,7 +53,7 @@ def test_both_names_are_refused() -> None:
 
 def test_the_earlier_name_of_the_components_answers_and_warns() -> None:
     forecaster = StructuralForecaster().fit(Y)
-    with pytest.warns(FutureWarning, match="level_ is now called components_"):
+    with pytest.warns(FutureWarning, match=r"called components_: .* goes in 0\.5"):
         found = forecaster.level_
     pd.testing.assert_frame_equal(found, forecaster.components_)
     with pytest.raises(AttributeError, match="no attribute 'levels_'"):
