@@ -24,6 +24,7 @@ _MOST_GAP = 4 * DAY
 _FEWEST_WEEKS = 65
 _FIRST_MONDAY = np.datetime64("1970-01-05", "ns")
 _WEEK = np.timedelta64(WEEK, "ns")
+_MONTH = np.timedelta64(1, "M")
 _SUNDAY, _WEEKDAYS = 6, ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HOUR = DAY // 24
 _FEWEST_DAYS = 5  # that show closed nights
@@ -64,7 +65,7 @@ def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
     wall = _wall(ticks, like)
     month = wall.astype("datetime64[M]")
     first = month.astype("datetime64[ns]")
-    end = (month + 1).astype("datetime64[ns]")
+    end = (month + _MONTH).astype("datetime64[ns]")
     # lengths of time divide to a float64
     share: Array = (wall - first) / (end - first)
     return share
@@ -182,7 +183,7 @@ class RowPeriod(NamedTuple):
         dates = several.astype("datetime64[D]")
         month = dates.astype("datetime64[M]")
         since_first = _days(dates) - _days(month)
-        to_last = _days(month + 1) - 1 - _days(dates)
+        to_last = _days(month + _MONTH) - 1 - _days(dates)
         months = round(gap / _DAYS_OF_MONTH)
         for is_end, distance in enumerate((since_first, to_last)):
             # the first or last day of work may be a later or earlier one
@@ -219,8 +220,10 @@ class RowPeriod(NamedTuple):
         if self.weeks:
             own, more = _days(day), 7 * self.weeks - 1
             return [(own - more, own), (own, own + more)]
-        month = day.astype("datetime64[M]") + (1 - self.months if self.is_end else 0)
-        return [(_days(month), _days(month + self.months) - 1)]
+        month, length = day.astype("datetime64[M]"), self.months * _MONTH
+        if self.is_end:
+            month = month + _MONTH - length
+        return [(_days(month), _days(month + length) - 1)]
 
     def weekdays(self, ticks: Numbers, like: pd.Index) -> Array:
         """Return how many Mondays to Sundays rows have, but for the usual number."""

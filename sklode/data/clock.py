@@ -140,7 +140,7 @@ def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
     shift = 3 if name == "week" else 0
     period = (days + shift).astype("M8[D]").astype(f"M8[{_UNITS[name]}]")
     first = _days_of(period) - shift
-    end = _days_of(period + 1) - shift
+    end = _days_of(period + np.array(1, f"m8[{_UNITS[name]}]")) - shift
     return (days - first + ticks * tick / DAY) / (end - first)
 
 
