@@ -19,6 +19,7 @@ import torch
 __all__ = [
     "PRODUCT_OPERATIONS",
     "in_own_process",
+    "largest_megabytes",
     "peak_megabytes",
     "product_seconds",
     "resident_megabytes",
@@ -121,7 +122,7 @@ def seconds_and_peak(step: Callable[[], object]) -> tuple[float, float]:
     _forget_peak()
     start = time.perf_counter()
     step()
-    return time.perf_counter() - start, _peak()
+    return time.perf_counter() - start, largest_megabytes()
 
 
 def _forget_peak() -> None:
@@ -136,7 +137,8 @@ def resident_megabytes() -> float:
     return _status("VmRSS:") or _largest()
 
 
-def _peak() -> float:
+def largest_megabytes() -> float:
+    """Return what the process has held at most."""
     return _status("VmHWM:") or _largest()
 
 

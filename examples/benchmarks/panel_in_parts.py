@@ -18,13 +18,13 @@ clock alone.
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import joblib
+import measuring
 import numpy as np
 import pandas as pd
 
@@ -74,12 +74,12 @@ def forecast(forecaster: StructuralForecaster, panel: pd.DataFrame) -> Forecast:
         warnings.filterwarnings("ignore", "effects of X that series do not share")
         fitted = forecaster.clone().fit(past[["sold"]], X=past[["promotion"]])
         found = fitted.predict_at(ahead.index, X=ahead[["promotion"]])
-    gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return Forecast(found["sold"], time.process_time() - started, gigabytes)
+    cpu = time.process_time() - started
+    return Forecast(found["sold"], cpu, measuring.largest_megabytes() / 1000)
 
 
 class Forecast(NamedTuple):
-    """Forecasts of a part, with seconds of CPU and the GiB of its process."""
+    """Forecasts of a part, with seconds of CPU and the GB of its process."""
 
     sold: pd.Series
     cpu: float
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     )
     given = parser.parse_args(arguments)
     panel, expected = shops(given.series)
-    print(f"{'':<22}{'seconds':>8}{'CPU':>8}{'GiB':>8}{'MAE':>8}")
+    print(f"{'':<22}{'seconds':>8}{'CPU':>8}{'GB':>8}{'MAE':>8}")
     plain, parts = StructuralForecaster(), (given.parts, given.jobs)
     ways: dict[str, Callable[[], list[Forecast]]] = {
         "whole": lambda: in_parts(plain, panel, 1, 1),

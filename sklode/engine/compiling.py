@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
+import threading
+import time
 
 import numba
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, event
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
@@ -43,6 +46,50 @@ class _Cache(FunctionCache):
         code = super().load_overload(sig, target_context)
         # processes that compile at once may give two signatures one file
         return code if code is None or code.signature.args == sig else None
+
+
+class _Notice(event.Listener):
+    """Says once what takes so long, where our functions compile for some seconds.
+
+    Numba compiles one at a time, and what it calls within it.
+    """
+
+    def __init__(self):
+        self.spent, self.depth, self.is_told = 0.0, 0, False
+
+    def on_start(self, event):
+        """Begin to count, or go on."""
+        module = event.data["dispatcher"].py_func.__module__
+        if self.is_told or not (self.depth or module.startswith("sklode.")):
+            return
+        if not self.depth:
+            self.started = time.perf_counter()
+            self.timer = threading.Timer(max(_SILENT - self.spent, 0), self.tell)
+            self.timer.daemon = True
+            self.timer.start()
+        self.depth += 1
+
+    def on_end(self, event):
+        """Stop to count, where all has ended that has begun."""
+        if not self.depth:
+            return
+        self.depth -= 1
+        if not self.depth:
+            self.timer.cancel()
+            self.spent += time.perf_counter() - self.started
+
+    def tell(self):
+        """Say it."""
+        self.is_told = True
+        sys.stderr.write(
+            "sklode compiles for this machine, once after an installation, which takes "
+            "some fifteen seconds, or a minute where it is busy\n"
+        )
+        sys.stderr.flush()
+
+
+_SILENT = 3.0  # seconds that nothing is said
+event.register("numba:compile", _Notice())
 
 
 def compiled(function, **options):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from numba import config
+from numba.core import event
 
 from sklode.engine import compiling
 
@@ -30,8 +33,8 @@ print(forecaster.network_.engines(), forecaster.predict([1]).to_numpy())
 """
 
 
-def fit_elsewhere(cache: Path, refused: bool = False) -> tuple[int, str]:
-    """Return how often another process found code on disk; engine and forecast."""
+def fit_elsewhere(cache: Path, refused: bool = False) -> tuple[int, str, str]:
+    """Return how often another process found code on disk; a forecast; what it said."""
     root = str(Path(compiling.__file__).parents[2])
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": root}
     done = subprocess.run(
@@ -45,7 +48,7 @@ def fit_elsewhere(cache: Path, refused: bool = False) -> tuple[int, str]:
     assert done.returncode == 0, done.stderr
     hits, answer = done.stdout.splitlines()
     assert answer.startswith("('fused', 'fused')")
-    return int(hits), answer
+    return int(hits), answer, done.stderr
 
 
 TWICE = """
@@ -82,9 +85,43 @@ def test_code_of_another_signature_is_not_run(
 
 @pytest.mark.slow
 def test_the_engine_is_compiled_once_a_machine(tmp_path: Path) -> None:
-    hits, answer = fit_elsewhere(tmp_path / "cache")
+    hits, answer, told = fit_elsewhere(tmp_path / "cache")
     assert hits == 0
-    assert fit_elsewhere(tmp_path / "cache") == (1, answer)
+    assert told.startswith("sklode compiles for this machine, once after an install")
+    assert told.count("\n") == 1
+    assert fit_elsewhere(tmp_path / "cache") == (1, answer, "")
+
+
+@pytest.mark.parametrize(
+    ("module", "seconds", "is_told"),
+    [
+        ("sklode.engine.walk", [0.3], True),
+        ("sklode.engine.walk", [0.0], False),
+        ("sklode.engine.walk", [0.08, 0.08, 0.08], True),
+        ("others", [0.3], False),
+    ],
+    ids=["long", "short", "together", "of others"],
+)
+def test_compiling_is_told_once_when_it_takes_long(
+    module: str,
+    seconds: list[float],
+    is_told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(compiling, "_SILENT", 0.15)
+    function = SimpleNamespace(py_func=SimpleNamespace(__module__=module))
+    inner = SimpleNamespace(py_func=SimpleNamespace(__module__="math"))
+    notice = compiling._Notice()
+    for wait in (*seconds, *seconds):
+        for called in (function, inner):  # which compiles within it
+            notice.on_start(
+                event.Event("numba:compile", "START", {"dispatcher": called})
+            )
+        time.sleep(wait)
+        for called in (inner, function):
+            notice.on_end(event.Event("numba:compile", "END", {"dispatcher": called}))
+    assert capsys.readouterr().err.count("sklode compiles") == is_told
 
 
 @pytest.mark.slow
