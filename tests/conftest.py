@@ -19,6 +19,11 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with slow tests: of several workers none is left with a long one."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> Iterator[None]:
     """Start every test from the same global generator, whichever tests ran before."""

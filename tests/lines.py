@@ -7,6 +7,8 @@ day of a month too many or too few is a wrong value.
 
 from __future__ import annotations
 
+import copy
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
+from tests.cases import mostly_slow
 
 START, SLOPE = 100.0, 3.0
 """The line's value at its origin, and its change over one step."""
@@ -72,6 +75,11 @@ def straight(**settings: Any) -> Any:
 
 def fitted_on(name: str) -> Any:
     """Return one that has seen the line on all of a kind of index."""
+    return copy.deepcopy(_fitted_once(name))
+
+
+@functools.cache
+def _fitted_once(name: str) -> Any:
     kind = KINDS[name]
     return straight().fit(on_line(kind.index, kind.step))
 
@@ -141,4 +149,9 @@ KINDS = {
 }
 """Every kind of index by its name."""
 
-of_kinds = pytest.mark.parametrize("name", [*KINDS])
+_FAST = (
+    "uneven integers",
+    "months with gaps",
+    "days into summer time, some missing",
+)
+of_kinds = pytest.mark.parametrize("name", mostly_slow(KINDS, *_FAST))

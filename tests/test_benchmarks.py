@@ -143,6 +143,7 @@ def test_parts_of_a_panel_know_what_a_sample_shares(
     assert capsys.readouterr().out.count("\n") == 4
 
 
+@pytest.mark.slow
 def test_irregular_series_are_compared_with_rivals(
     load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,12 +175,13 @@ def test_many_series_of_one_law_are_compared_with_boosting(load: Load) -> None:
     assert errors["boosting on lags"] < 0.3 < errors["StructuralForecaster"]
 
 
+@pytest.mark.slow
 def test_gradients_of_the_adjoint_take_no_memory_of_steps(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = load("memory")
     monkeypatch.setattr(module.measuring, "in_own_process", lambda f, *given: f(*given))
-    monkeypatch.setattr(module, "N_SERIES", 20)
+    monkeypatch.setattr(module, "N_SERIES", 5)
     table = module.show_gradients(1)
     for method in module.METHODS:
         counts = [table[method, rate][0] for rate in module.RATES]
@@ -231,11 +233,7 @@ def physiome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module, tmp_path, waves
 
 
-# so few epochs prove a network less far than the benchmark asks
-@pytest.mark.filterwarnings("ignore:the network counts up to")
-def test_a_law_of_physiome_is_scored_beside_its_published_errors(
-    physiome: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_series_of_physiome_are_read_as_a_panel(physiome: Any) -> None:
     module, repo, waves = physiome
     part = module.read(repo / "data" / "final" / LAW / "0" / "test.pt")
     table = module.panel(part.T, part.X, 7)
@@ -243,6 +241,15 @@ def test_a_law_of_physiome_is_scored_beside_its_published_errors(
     known = ~np.isnan(expected).all(1)
     np.testing.assert_allclose(table.loc[7].to_numpy(), expected[known])
     assert table.loc[7].index.tolist() == np.flatnonzero(known).tolist()
+
+
+@pytest.mark.slow
+# so few epochs prove a network less far than the benchmark asks
+@pytest.mark.filterwarnings("ignore:the network counts up to")
+def test_a_law_of_physiome_is_scored_beside_its_published_errors(
+    physiome: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, repo, _ = physiome
     chosen = ["--sets", LAW, "--folds", "0", "--epochs", "1", "--rival"]
     table = module.main(["--repo", str(repo), *chosen])
     printed = capsys.readouterr().out
@@ -254,10 +261,9 @@ def test_a_law_of_physiome_is_scored_beside_its_published_errors(
     assert row["MSE"] < 1.0 < 2.5  # the waves' variance
 
 
-def test_stays_are_read_from_texts_and_scored_by_variable(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    module = script("physionet")
+@pytest.fixture
+def stays(tmp_path: Path) -> Path:
+    """A folder of 20 stays, each of 30 readings of two variables."""
     folder = tmp_path / "set-a"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -269,19 +275,30 @@ def test_stays_are_read_from_texts_and_scored_by_variable(
             lines += [f"{m // 60:02d}:{m % 60:02d},Temp,{37 + rng.normal():.2f}"] * 2
         text = "\n".join(["Time,Parameter,Value", *lines])
         (folder / f"{record}.txt").write_text(text)
-    table = module.read(tmp_path)
+    return tmp_path
+
+
+def test_stays_are_read_from_texts(stays: Path) -> None:
+    module = script("physionet")
+    table = module.read(stays)
     assert sorted(table["channel"].unique()) == ["HR", "Temp"]  # -1 is unknown
     assert len(table) == 20 * 30 * 2  # equal stamps are averaged
-    result = module.main(["--data", str(tmp_path)])
+    channel = pd.Series(["a", "a", "a", "b"])
+    assert module.by_channel(channel, np.array([1.0, 1.0, 1.0, 3.0])) == 2.0
+    with pytest.raises(FileNotFoundError, match=r"must hold set-a/\*.txt"):
+        module.read(stays / "set-a")
+
+
+@pytest.mark.slow
+def test_stays_are_scored_by_variable(
+    stays: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = script("physionet").main(["--data", str(stays)])
     printed = capsys.readouterr().out
     assert "20 stays, 1,200 values" in printed
     assert "12,000 stays, of which these are 20" in printed
     ours, last = (result.loc[f"{name}, seed 0"] for name in ("ours", "last value"))
     assert ours["MSE e-3"] < 0.8 * last["MSE e-3"]  # of noise alone it is a half
-    channel = pd.Series(["a", "a", "a", "b"])
-    assert module.by_channel(channel, np.array([1.0, 1.0, 1.0, 3.0])) == 2.0
-    with pytest.raises(FileNotFoundError, match=r"must hold set-a/\*.txt"):
-        module.read(folder)
 
 
 @pytest.fixture
@@ -494,6 +511,7 @@ def script(name: str) -> Any:
     return module
 
 
+@pytest.mark.slow
 def test_coverage_is_counted_case_by_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -511,6 +529,7 @@ def test_coverage_is_counted_case_by_case(
     assert (len(past), len(ahead)) == (module.N_ROWS, module.N_AHEAD)
 
 
+@pytest.mark.slow
 def test_what_is_known_is_measured_case_by_case(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -528,6 +547,7 @@ def absent(seed: int, data: Path | None) -> dict[str, float]:
     raise FileNotFoundError("no table")
 
 
+@pytest.mark.slow
 def test_constants_are_halved_and_doubled_one_by_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sklode.data.errors import SolverError
+from tests.cases import mostly_slow
 from tests.series import tiny, uneven_stamps, waves
 
 ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,7 +36,7 @@ def exploding(y: Any = None, sign: float = 1.0, **settings: Any) -> Any:
     return forecaster
 
 
-@pytest.mark.parametrize("engine", ["eager", "fused"])
+@pytest.mark.parametrize("engine", mostly_slow(["eager", "fused"], "fused"))
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_answer_that_overflows_is_an_error_that_names_stamp_and_remedy(
     answer: str, engine: str

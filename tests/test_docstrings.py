@@ -11,6 +11,7 @@ import pytest
 
 import sklode
 from tests.series import FORECASTERS
+from tests.sources import nodes_of
 
 NETWORKS = (
     sklode.LatentODEForecaster,
@@ -48,7 +49,9 @@ def test_the_networks_forecasters_describe_what_they_share_alike() -> None:
 def definitions_of(path: Path) -> set[str]:
     """Return what a module defines or names, methods as ``Class.method`` and alone."""
     found: set[str] = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    module = nodes_of(path)[0]
+    assert isinstance(module, ast.Module)
+    for node in module.body:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {x.id for x in targets if isinstance(x, ast.Name)}
@@ -104,12 +107,13 @@ def test_every_module_has_a_test_file_of_its_name_or_says_where_it_is_tested() -
     root = Path(sklode.__file__).parent
     tests = Path(__file__).parent
     for path in sorted(root.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        has_functions = any(isinstance(x, ast.FunctionDef) for x in ast.walk(tree))
+        module, *nodes = nodes_of(path)
+        assert isinstance(module, ast.Module)
+        has_functions = any(isinstance(x, ast.FunctionDef) for x in nodes)
         own = tests / path.relative_to(root).parent / f"test_{path.name}"
         if path.name == "__init__.py" or not has_functions or own.exists():
             continue
-        told = re.search(r"Tested in\s+(\S+\.py)", ast.get_docstring(tree) or "")
+        told = re.search(r"Tested in\s+(\S+\.py)", ast.get_docstring(module) or "")
         assert told, f"{path.relative_to(root)} has no test file and names none"
         assert (root.parent / told[1].rstrip(".")).exists(), told[1]
 
@@ -132,7 +136,7 @@ def test_a_name_is_kept_to_the_rooms_that_the_page_for_contributors_says(
     root = Path(sklode.__file__).parent
     for room in ROOMS_WITHOUT[name]:
         for path in sorted((root / room).rglob("*.py")):
-            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+            nodes = nodes_of(path)
             names = {x.id for x in nodes if isinstance(x, ast.Name)}
             names |= {x.arg for x in nodes if isinstance(x, ast.arg)}
             assert name not in names, path.relative_to(root)

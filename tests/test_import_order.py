@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sklode
+from tests.sources import nodes_of
 
 ROOT = Path(sklode.__file__).parent
 
@@ -70,8 +71,8 @@ def targets(node: ast.AST) -> Iterator[str]:
 
 def imports(module: str) -> set[str]:
     """Return the full names of all that a module imports, anywhere in it."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    return {target for node in ast.walk(tree) for target in targets(node)}
+    nodes = nodes_of(MODULES[module])
+    return {target for node in nodes for target in targets(node)}
 
 
 def test_every_entry_has_its_place() -> None:
@@ -118,5 +119,5 @@ def test_the_two_networks_do_not_know_of_each_other() -> None:
 
 def test_nothing_is_moved_by_cuda() -> None:
     for path in MODULES.values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             assert getattr(node, "attr", "") != "cuda", path

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from sklode.latent_ode import answers as prediction
+from tests.cases import mostly_slow
 from tests.series import FORECASTERS, on_engine, panel, tiny, waves
 
 ENGINES = ["fused", "eager"]
@@ -31,7 +32,7 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", mostly_slow(ENGINES))
 @pytest.mark.parametrize("kind", FORECASTERS[1:2])
 def test_a_forecaster_goes_with_its_last_reference(kind: Any, engine: str) -> None:
     with on_engine(engine), without_collector():

@@ -13,7 +13,7 @@ from sklode.data.observations import Observations
 from sklode.structural.design import Design
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.filtered_model import FilteredModel
-from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+from tests.series import MOSTLY_ONE, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
 
@@ -32,7 +32,7 @@ def panel_with(y: pd.Series) -> pd.DataFrame:
     return pd.concat({**parts, "own": y.to_frame()}, names=["series", "when"])
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_a_series_is_forecast_alike_alone_and_in_a_panel(kind: type) -> None:
     y = long_series()
     together = panel_with(y)
@@ -96,7 +96,7 @@ def test_an_update_may_bring_a_new_series() -> None:
         updated.update(empty, update_params=False)
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_update_without_training_only_appends(kind: type) -> None:
     y = long_series()
     forecaster = tiny(kind, finetune_epochs=0).pretrain(panel())

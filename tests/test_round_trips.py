@@ -11,6 +11,7 @@ import joblib
 import pytest
 
 from sklode.latent_ode.network import LatentODE
+from tests.cases import slow
 from tests.fitted import KINDS, assert_same, assert_same_forecaster
 from tests.series import panel, tiny, uneven_stamps, waves
 
@@ -40,9 +41,9 @@ def by_weights(forecaster: Any, folder: Path) -> Any:
     return type(forecaster).load_weights(folder / "forecaster")
 
 
-SOME = ("series", "panel_with_controls", "pretrained_and_fitted", "without_flow")
-
-OTHERS = [kind for kind in KINDS if kind not in SOME]
+FAST = "series", "panel_with_controls"
+SOME = "pretrained_and_fitted", "without_flow"
+OTHERS = [kind for kind in KINDS if kind not in FAST]
 
 USUAL = by_pickle, by_weights
 RARE = by_joblib, by_deepcopy, in_a_zip_by_sktime
@@ -51,9 +52,10 @@ RARE = by_joblib, by_deepcopy, in_a_zip_by_sktime
 @pytest.mark.parametrize(
     ("way", "kind"),
     [
-        *product(USUAL, SOME),
-        *[pytest.param(way, "series", marks=pytest.mark.slow) for way in RARE],
-        *[pytest.param(by_weights, k, marks=pytest.mark.slow) for k in OTHERS],
+        *product(USUAL, FAST),
+        *[slow(by_pickle, kind) for kind in SOME],
+        *[slow(by_weights, kind) for kind in OTHERS],
+        *[slow(way, "series") for way in RARE],
     ],
 )
 def test_a_forecaster_comes_back_the_same(
@@ -65,7 +67,7 @@ def test_a_forecaster_comes_back_the_same(
     assert_same_forecaster(fitted.forecaster, found, fitted)
 
 
-@pytest.mark.parametrize("way", USUAL)
+@pytest.mark.parametrize("way", [slow(by_pickle), by_weights])
 def test_a_pretrained_forecaster_comes_back_pretrained(
     way: Callable[[Any, Path], Any], tmp_path: Path
 ) -> None:

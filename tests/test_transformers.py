@@ -15,6 +15,7 @@ from sklode import (
     StructuralImputer,
     StructuralResampler,
 )
+from tests.cases import slow
 from tests.series import channels, panel, waves
 
 PLAIN = StructuralForecaster(random_state=0)
@@ -165,8 +166,9 @@ def test_spikes_steps_and_turns_are_found_with_place_and_size() -> None:
     assert (events["time"] == y.index[events["ilocs"]]).all()
 
 
-def test_noise_and_seasons_are_no_events() -> None:
-    for seed in range(5):
+@pytest.mark.parametrize("n_seeds", [1, slow(5)])
+def test_noise_and_seasons_are_no_events(n_seeds: int) -> None:
+    for seed in range(n_seeds):
         assert len(StructuralDetector().fit_predict(hourly(150, seed))) == 0
         noise = pd.Series(np.random.default_rng(seed).standard_normal(150))
         assert len(StructuralDetector().fit_predict(noise)) == 0
@@ -181,25 +183,33 @@ def test_what_a_sensor_wrote_is_told_from_a_spike() -> None:
     assert (sensor["size"] < -900).all()
 
 
-def test_columns_are_judged_one_by_one_and_scores_are_those_of_rows() -> None:
-    table = pd.DataFrame({"a": shocked(), "b": hourly(240, seed=1).to_numpy()})
-    table.iloc[200, 1] += 3
-    detector = StructuralDetector().fit(table)
-    events = detector.predict(table)
-    assert set(events["column"]) == {"a", "b"}
-    assert events[events["column"] == "b"]["ilocs"].tolist() == [200]
-    scores = detector.transform_scores(table)["score"]
-    assert (scores > 0).sum() == events["ilocs"].nunique()
-    assert scores.iloc[200] == events[events["ilocs"] == 200]["score"].max()
-
-
-def test_rows_have_labels_and_segments_lie_between_events() -> None:
+@pytest.fixture(scope="module")
+def judged() -> tuple[pd.DataFrame, StructuralDetector, pd.DataFrame]:
+    """Return noise with a spike in one column and a step in both, and its events."""
     noise = np.random.default_rng(0).standard_normal((120, 2))
     table = pd.DataFrame(noise, columns=["a", "b"])
     table.iloc[60:] += 12
     table.iloc[30, 0] += 15
     detector = StructuralDetector().fit(table)
-    events = detector.predict(table)
+    return table, detector, detector.predict(table)
+
+
+def test_columns_are_judged_one_by_one_and_scores_are_those_of_rows(
+    judged: tuple[pd.DataFrame, StructuralDetector, pd.DataFrame],
+) -> None:
+    table, detector, events = judged
+    assert events[events["column"] == "a"]["ilocs"].tolist() == [30, 60]
+    assert events[events["column"] == "b"]["ilocs"].tolist() == [60]
+    scores = detector.transform_scores(table)["score"]
+    assert (scores > 0).sum() == events["ilocs"].nunique() == 2
+    for row in (30, 60):
+        assert scores.iloc[row] == events[events["ilocs"] == row]["score"].max()
+
+
+def test_rows_have_labels_and_segments_lie_between_events(
+    judged: tuple[pd.DataFrame, StructuralDetector, pd.DataFrame],
+) -> None:
+    table, detector, events = judged
     assert events["ilocs"].to_list() == [30, 60, 60]
     labels = detector.transform(table)["labels"]
     assert labels[labels > 0].to_dict() == {30: 1, 60: 2}

@@ -23,6 +23,7 @@ from sklode.data.calendars import (
     week_of_year,
 )
 from sklode.data.ticks import ticks_of
+from tests.cases import mostly_slow, slow
 
 DAYS = pd.date_range("2023-01-02", periods=420)
 FREE = pd.Series("free", DAYS[[20, 57, 101, 160, 203, 250, 301, 333, 360, 409]])
@@ -49,9 +50,15 @@ def halves() -> pd.DataFrame:
     return pd.concat({"a": y[:200], "b": y[200:]}, names=["key", "when"])
 
 
-def test_named_days_have_effects_of_their_own_and_so_have_days_beside_them() -> None:
+@pytest.fixture(scope="module")
+def told() -> StructuralForecaster:
+    return structural(holidays=FREE).fit(sold()[:400])
+
+
+def test_named_days_have_effects_of_their_own_and_so_have_days_beside_them(
+    told: StructuralForecaster,
+) -> None:
     y = sold()
-    told = structural(holidays=FREE).fit(y[:400])
     untold = structural().fit(y[:400])
     free = y.index[400:] == FREE.index[-1]
     after = y.index[400:] == FREE.index[-1] + pd.Timedelta("1D")
@@ -101,6 +108,7 @@ def rising(seed: int) -> tuple[pd.Series, pd.Series]:
     return pd.Series(60 + week + rise + 2 * rng.normal(size=1100), days), feasts
 
 
+@pytest.mark.slow
 def test_sales_that_rise_in_the_week_before_a_holiday_do_so_again() -> None:
     y, feasts = rising(0)
     past, week = y[:"2023-12-10"], y["2023-12-18":"2023-12-24"]
@@ -139,11 +147,11 @@ def hourly(tz: Any = None) -> tuple[pd.Series, pd.Series]:
     return pd.Series(y, index), free
 
 
-@pytest.mark.parametrize("tz", [None, "America/New_York"])
+@pytest.mark.parametrize("tz", [slow(None), "America/New_York"])
 def test_hours_of_a_holiday_are_those_of_a_free_day_in_the_zone(tz: Any) -> None:
     y, free = hourly(tz)
     start = pd.Timestamp("2023-07-24", tz=tz)
-    past, ahead = y[y.index < start], y[y.index >= start][:96]
+    past, ahead = y[y.index < start][-24 * 7 * 16 :], y[y.index >= start][:96]
     found = structural(holidays=free).fit(past).predict(fh=ahead.index)
     errors = found - ahead
     assert errors.abs().mean() < 1.5
@@ -152,7 +160,7 @@ def test_hours_of_a_holiday_are_those_of_a_free_day_in_the_zone(tz: Any) -> None
     assert abs(errors[at_peak]) < 6
 
 
-@pytest.mark.parametrize("length", ["D", "h"])
+@pytest.mark.parametrize("length", ["D", slow("h")])
 def test_the_turn_of_the_month_is_found_without_help(length: str) -> None:
     rng = np.random.default_rng(1)
     index = pd.date_range("2023-01-01", "2024-03-31 23:00", freq="D")
@@ -171,8 +179,9 @@ def test_the_turn_of_the_month_is_found_without_help(length: str) -> None:
     assert "month" not in seasons.index.get_level_values("part")
 
 
-def test_no_month_is_found_in_noise() -> None:
-    for seed in range(4):
+@pytest.mark.parametrize("n_seeds", [1, slow(4)])
+def test_no_month_is_found_in_noise(n_seeds: int) -> None:
+    for seed in range(n_seeds):
         y = pd.Series(np.random.default_rng(seed).standard_normal(400), DAYS[:400])
         parts = structural().fit(y).components_.index.get_level_values("part")
         assert "month" not in parts
@@ -223,13 +232,17 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_tables_are_read_alike_and_saved(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["table", "dict"])
+def test_tables_are_read_alike(kind: str, told: StructuralForecaster) -> None:
     y = sold()
-    forecaster = structural(holidays=TABLES[kind]).fit(y[:400])
+    found = structural(holidays=TABLES[kind]).fit(y[:400]).predict(fh=y.index[400:])
+    pd.testing.assert_series_equal(found, told.predict(fh=y.index[400:]))
+
+
+def test_a_table_is_saved(tmp_path: Path) -> None:
+    y = sold()
+    forecaster = structural(holidays=TABLES["table"]).fit(y[:400])
     found = forecaster.predict(fh=y.index[400:])
-    expected = structural(holidays=FREE).fit(y[:400]).predict(fh=y.index[400:])
-    pd.testing.assert_series_equal(found, expected)
     forecaster.save_weights(tmp_path / "saved")
     loaded = StructuralForecaster.load_weights(tmp_path / "saved")
     copies = loaded, pickle.loads(pickle.dumps(forecaster)), forecaster.clone()
@@ -492,7 +505,7 @@ def weekly(begins: bool) -> tuple[pd.Series, pd.Series]:
     return pd.Series(100 + lift + 3 * rng.normal(size=len(WEEKS)), WEEKS), event
 
 
-@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("begins", [slow(False), True])
 def test_weeks_of_events_are_known_whichever_day_they_are_named_by(
     begins: bool,
 ) -> None:
@@ -509,6 +522,7 @@ def test_weeks_of_events_are_known_whichever_day_they_are_named_by(
     assert told[~of_event].abs().mean() < 4
 
 
+@pytest.mark.slow
 def test_months_know_how_many_of_their_days_are_named() -> None:
     rng = np.random.default_rng(1)
     begins = [f"{2008 + k}-0{1 + k % 2}-{12 + 5 * k % 17}" for k in range(16)]
@@ -523,6 +537,7 @@ def test_months_know_how_many_of_their_days_are_named() -> None:
     assert told[early].abs().mean() < 1.0 < plain[early].abs().mean() / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", [False, True])
 def test_rows_that_show_where_weeks_begin_need_no_warning(begins: bool) -> None:
     y, event = weekly(begins)
@@ -532,7 +547,7 @@ def test_rows_that_show_where_weeks_begin_need_no_warning(begins: bool) -> None:
     assert "a PeriodIndex tells" not in repr(forecaster.summary(origins=0))
 
 
-@pytest.mark.parametrize("case", ["noise", "on the stamp"])
+@pytest.mark.parametrize("case", ["noise", slow("on the stamp")])
 def test_weeks_that_may_begin_or_end_on_their_stamps_are_said_once(case: str) -> None:
     y, event = weekly(begins=False)
     if case == "noise":
@@ -565,7 +580,7 @@ def are_trading_days(forecaster: Any) -> bool:
     return "trading days" in forecaster.components_.index.get_level_values("part")
 
 
-@pytest.mark.parametrize("freq", ["MS", "ME", "BME"])
+@pytest.mark.parametrize("freq", ["MS", slow("ME"), slow("BME")])
 def test_totals_of_months_have_trading_days(freq: str) -> None:
     y = monthly(0, "MS")
     if freq != "MS":
@@ -579,7 +594,7 @@ def test_totals_of_months_have_trading_days(freq: str) -> None:
     assert error < 0.006 < 0.009 < untold
 
 
-@pytest.mark.parametrize("freq", ["MS", "W-SUN", "YS", "D"])
+@pytest.mark.parametrize("freq", mostly_slow(["MS", "W-SUN", "YS", "D"]))
 def test_noise_has_no_trading_days(freq: str) -> None:
     for seed in range(3):
         index = pd.date_range("2001-01-01", periods=90, freq=freq)
@@ -587,6 +602,7 @@ def test_noise_has_no_trading_days(freq: str) -> None:
         assert not are_trading_days(structural().fit(y))
 
 
+@pytest.mark.slow
 def test_series_of_a_panel_share_trading_days_and_are_saved(tmp_path: Path) -> None:
     # of 40 months each
     each = {str(k): monthly(k, n=52) for k in range(5)}
@@ -617,8 +633,8 @@ PERIODS = {
 }
 
 
-@pytest.mark.parametrize("days", SPARSE)
-@pytest.mark.parametrize("kind", PERIODS)
+@pytest.mark.parametrize("days", mostly_slow(SPARSE))
+@pytest.mark.parametrize("kind", mostly_slow(PERIODS, "quarters", "months with gaps"))
 # noise cannot show where weeks begin: of weekly stamps that is said
 @pytest.mark.filterwarnings("ignore:holidays of weeks should tell")
 def test_few_named_days_move_no_forecast_of_periods_far(kind: str, days: str) -> None:

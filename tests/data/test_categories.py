@@ -11,6 +11,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.categories import ControlColumns
+from tests.cases import slow
 from tests.series import tiny
 
 NAN = float("nan")
@@ -43,7 +44,7 @@ def test_a_category_is_an_indicator_of_each_level_and_two_levels_are_one() -> No
     np.testing.assert_array_equal(found[3:], [[NAN, NAN, NAN, 1, 4, 0]])
 
 
-@pytest.mark.parametrize("dtype", ["object", "category", "string", "str"])
+@pytest.mark.parametrize("dtype", ["object", "category", slow("string"), slow("str")])
 def test_a_category_is_found_in_any_dtype(dtype: str) -> None:
     X = table(weather=WEATHER).astype(dtype)
     forecaster = structural().fit(Y[SEEN], X.loc[SEEN])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.cases import mostly_slow
 from tests.controls import (
     INDEX,
     LATER,
@@ -22,7 +23,7 @@ from tests.controls import (
     moved,
     pretrained_with_controls,
 )
-from tests.series import FORECASTERS, panel, tiny, waves
+from tests.series import MOSTLY_ONE, panel, tiny, waves
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def trained() -> Any:
     return forecaster_with_controls()
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_a_control_acts_after_the_stamp_before_its_own(kind: type) -> None:
     y = waves(pd.RangeIndex(0, 240, 10))
     stamps = pd.Index(y.index[-1] + 30 * np.arange(1, 8))  # three time units apart
@@ -100,7 +101,9 @@ def test_rows_of_x_may_come_in_any_order_at_the_rows_of_an_index(trained: Any) -
         trained.predict(at(LATER), X=X.loc[backward])
 
 
-@pytest.mark.parametrize("dtype", [None, int, "Int64", "float32", bool, "boolean"])
+@pytest.mark.parametrize(
+    "dtype", mostly_slow([None, int, "Int64", "float32", bool, "boolean"], None, bool)
+)
 def test_one_control_is_read_in_any_form(dtype: Any) -> None:
     y, X = waves(INDEX), (controls(INDEX) > 0).astype(float)[["u"]]
     answers = []

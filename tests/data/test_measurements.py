@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
+from tests.cases import slow
 from tests.series import channels
 
 N = 150
@@ -32,9 +33,10 @@ def measured(seed: int = 0) -> tuple[pd.Series, pd.DataFrame, pd.Series]:
     return y.rename("y"), pd.DataFrame({"sigma": sigma}, stamps), truth
 
 
-def test_rows_count_by_their_errors() -> None:
+@pytest.mark.parametrize("n_seeds", [2, slow(6)])
+def test_rows_count_by_their_errors(n_seeds: int) -> None:
     ratios, held = [], []
-    for seed in range(6):
+    for seed in range(n_seeds):
         y, X, truth = measured(seed)
         told = structural().fit(y[:N], X=X[:N])
         plain = structural(error=None).fit(y[:N])
@@ -81,8 +83,8 @@ def test_an_exact_row_is_met_and_a_row_of_no_weight_is_none() -> None:
     pd.testing.assert_series_equal(forecaster.predict(ahead), again.predict(ahead))
 
 
-@pytest.mark.parametrize("logarithm", [False, True])
-@pytest.mark.parametrize("factor", [1.0, 1e3])
+@pytest.mark.parametrize("logarithm", [False, slow(True)])
+@pytest.mark.parametrize("factor", [slow(1.0), 1e3])
 def test_errors_are_in_the_unit_of_y(factor: float, logarithm: bool) -> None:
     y, X, _ = measured()
     plain = structural(logarithm=logarithm).fit(y, X=X)

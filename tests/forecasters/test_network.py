@@ -16,6 +16,7 @@ import sklode
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.forecasters.network import NetworkForecaster
 from sklode.nn.encoders import ENCODERS, ODERNN
+from tests.cases import mostly_slow
 from tests.series import TINY, uneven_stamps, waves
 
 SMALL = {name: value for name, value in TINY.items() if name != "model"}
@@ -24,7 +25,9 @@ NAMES = [("series", "paper"), ("auto", "hybrid")]
 
 
 @pytest.mark.parametrize(("earlier", "name"), NAMES)
-@pytest.mark.parametrize("way", ["constructor", "set_params", "clone"])
+@pytest.mark.parametrize(
+    "way", mostly_slow(["constructor", "set_params", "clone"], "clone")
+)
 def test_the_earlier_name_of_the_model_means_the_same(
     earlier: str, name: str, way: str
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.forecasters import structural as structural_module
 from sklode.structural.filtered_model import FilteredModel
+from tests.cases import mostly_slow, slow
 from tests.fitted import assert_same
 from tests.series import channels, panel, uneven_stamps, waves
 
@@ -50,7 +51,7 @@ KINDS = {
 
 
 @pytest.mark.filterwarnings("ignore:a season can be learned:UserWarning")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_slow(KINDS, "panel", "pretrained and fitted"))
 def test_a_pickle_and_a_file_give_the_same_answers(kind: str, tmp_path: Path) -> None:
     forecaster = KINDS[kind]()
     found = answers(forecaster)
@@ -180,8 +181,8 @@ EACH = rows_of_each(
 """In no order, one of them twice: past, between and future."""
 
 
-@pytest.mark.parametrize("question", ASKING)
-@pytest.mark.parametrize("has_controls", [False, True])
+@pytest.mark.parametrize("question", mostly_slow(ASKING))
+@pytest.mark.parametrize("has_controls", [slow(False), True])
 def test_each_series_of_a_panel_has_intervals_at_its_own_stamps(
     question: str, has_controls: bool
 ) -> None:

@@ -16,6 +16,7 @@ from sklode.data.ticks import DAY
 from sklode.forecasters.remedies import _as_given, _changes, is_better, remedy_of
 from sklode.forecasters.summary import _of_intervals
 from sklode.hybrid.model import NetworkWeights
+from tests.cases import slow
 from tests.series import tiny
 
 HOURS = np.sort(np.random.default_rng(0).choice(24 * 30, 300, replace=False))
@@ -61,7 +62,7 @@ def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
     [
         (DAILY.iloc[:60], 2),
         (pd.Series(np.arange(1000.0) % 7, name="y"), 1),
-        (pd.concat({k: DAILY[k : k + 40] for k in range(3)}).to_frame("y"), 2),
+        slow(pd.concat({k: DAILY[k : k + 40] for k in range(3)}).to_frame("y"), 2),
     ],
     ids=["short", "long", "panel"],
 )
@@ -85,7 +86,9 @@ def test_a_summary_fits_at_most_twice_and_takes_up_the_rows_between(
 
 
 def test_a_summary_is_a_table_in_a_notebook() -> None:
-    html = StructuralForecaster().fit(DAILY.rename("a<b")).summary(0)._repr_html_()
+    html = (
+        StructuralForecaster().fit(DAILY[:100].rename("a<b")).summary(0)._repr_html_()
+    )
     assert "<th>structure</th>" in html
     assert "a&lt;b" in html
 
@@ -109,9 +112,9 @@ WEEKLY = pd.Series(
     ("y", "told"),
     [
         (WEEKLY, "['1D', '7D']"),
-        (WEEKLY.tz_localize("Asia/Tokyo"), "['1D', '7D']"),
-        (WEEKLY.to_period(), "[24.0, 168.0]"),
-        (pd.concat({k: WEEKLY.to_frame("y") for k in "ab"}), "['1D', '7D']"),
+        slow(WEEKLY.tz_localize("Asia/Tokyo"), "['1D', '7D']"),
+        slow(WEEKLY.to_period(), "[24.0, 168.0]"),
+        slow(pd.concat({k: WEEKLY.to_frame("y") for k in "ab"}), "['1D', '7D']"),
     ],
 )
 def test_a_week_that_was_missed_is_told_with_its_seasons(y: Any, told: str) -> None:
@@ -333,7 +336,7 @@ def test_what_the_network_adds_is_told_by_column(shares: Any, told: str) -> None
 
 def test_a_forecaster_that_was_loaded_has_a_summary(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
-    StructuralForecaster().fit(DAILY).save_weights(tmp_path / "file")
+    StructuralForecaster().fit(DAILY[:100]).save_weights(tmp_path / "file")
     loaded = StructuralForecaster.load_weights(tmp_path / "file")
     topics = loaded.summary(origins=1)
     assert "time" not in topics

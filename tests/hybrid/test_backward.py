@@ -206,11 +206,11 @@ def test_before_its_first_row_nothing_was_given_to_a_series() -> None:
 @pytest.fixture(scope="module")
 def judged() -> tuple[Validation, Validation, Observations]:
     """Return what is asked in reversed time, and as it is."""
-    walk = np.random.default_rng(0).normal(size=200).cumsum()
+    walk = np.random.default_rng(0).normal(size=140).cumsum()
     rows = Observations.from_frame(pd.DataFrame({"walk": walk}))
     _, level, units = held_out(rows)
     turned = rows.reversed()
-    cut = turned.bounds[1:] - 60
+    cut = turned.bounds[1:] - 45
     onwards = proof_of(rows, 24, cut, level, units)
     model = replace(onwards.model, forms=onwards.model.forms.reversed())
     back = Validation.of(turned, every=turned, cut=cut, structural=level, model=model)
@@ -251,7 +251,7 @@ def test_a_walk_is_as_hard_to_tell_either_way(
 def many() -> pd.DataFrame:
     """Return as many series as a network is proved on whole ones of."""
     return pd.concat(
-        {k: waves(uneven_stamps(30, k), k).to_frame() for k in range(22)},
+        {k: waves(uneven_stamps(16, k), k).to_frame() for k in range(22)},
         names=["series", "when"],
     )
 

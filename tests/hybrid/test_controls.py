@@ -144,6 +144,7 @@ def test_a_dose_without_y_moves_the_state_from_its_stamp_on() -> None:
     assert is_moved[stamps > first[-1]].all()
 
 
+@pytest.mark.slow
 def test_doses_beside_other_columns_are_proved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

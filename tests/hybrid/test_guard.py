@@ -33,6 +33,7 @@ from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 from sklode.structural.predictive import limits
 from sklode.training.preparation import held_out_rows
+from tests.cases import mostly_slow, slow
 from tests.series import channels, led, tiny, tiny_network, two_sines, uneven_stamps
 
 
@@ -108,14 +109,14 @@ def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_orig
     made, _, (_, level, _) = proof
     y, _ = two_sines(0, 400)
     queries = made.queries
+    forecaster: Any = StructuralForecaster().fit(y[:20])
     for window in (0, 7):
         mine = queries.window == window
         rows = queries.row[mine]
         # the first of them follows the origin
         seen = y.iloc[: rows.min()]
-        forecaster = StructuralForecaster().fit(seen)
-        model: Any = forecaster._model
-        forecaster._set_model(replace(model, structural=level))
+        forecaster._history = History.of(seen.to_frame(), None)
+        forecaster._set_model(replace(forecaster._model, structural=level))
         expected = forecaster.predict_at(y.index[rows])
         np.testing.assert_allclose(made.median[mine], expected, rtol=1e-6)
 
@@ -236,20 +237,21 @@ def test_a_level_that_is_nearly_exact_is_not_moved() -> None:
 
 def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
     """Also where another column's rows after the origin would tell it."""
-    y = led(300)
+    y = led(180)
     rows = Observations.from_frame(y)
     cut, level, units = held_out(rows)
     assert any(effect.is_delayed for effect in level.design.effects)
     made = proof_of(rows, 24, cut, level, units)
     queries, before = made.queries, made.before
-    forecaster, ahead = StructuralForecaster(seasons=None, logarithm=False), set()
-    for window in np.unique(queries.window)[::7]:
+    forecaster: Any = StructuralForecaster(seasons=None, logarithm=False).fit(y[:20])
+    ahead = set()
+    for window in np.unique(queries.window)[::4]:
         mine = queries.window == window
-        forecaster.fit(y.iloc[: before.lengths[window]])
-        model: Any = forecaster._model
-        forecaster._set_model(replace(model, structural=level))
+        n_seen = before.lengths[window]
+        forecaster._history = History.of(y.iloc[:n_seen], None)
+        forecaster._set_model(replace(forecaster._model, structural=level))
         steps = queries.lead[mine].round().astype(int)
-        found = forecaster.predict(fh=np.unique(steps)).to_numpy()
+        found = forecaster.predict_at(y.index[n_seen - 1 + np.unique(steps)]).to_numpy()
         found = found[np.searchsorted(np.unique(steps), steps), queries.channel[mine]]
         # medians of what is uncertain twice; forecasts take a line at its mean
         apart = np.abs(made.median[mine] - found) / made.deviation[mine]
@@ -294,9 +296,12 @@ def network_of(rows: Observations) -> Any:
 
 
 @pytest.mark.usefixtures("as_a_normal")
-@pytest.mark.parametrize("kind", ["alike", "of unequal scale", "logarithms"])
+@pytest.mark.parametrize("every", [15, slow(5)])
+@pytest.mark.parametrize(
+    "kind", mostly_slow(["alike", "of unequal scale", "logarithms"])
+)
 def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = {k: channels(uneven_stamps(n, k)) for k, n in enumerate((60, 80))}
     y = pd.concat(parts, names=["series", "when"])
@@ -321,7 +326,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
     model = replace(proof.model, weights=NetworkWeights.even(1.0, 2, 30.0))
     forecaster, places = tiny(model="hybrid").fit(y, X=X), y.index
     lengths = proof.before.lengths
-    for window in np.unique(queries.window)[::5]:
+    for window in np.unique(queries.window)[::every]:
         mine = queries.window == window
         key = rows.series[queries.row[mine][0]]
         parts = {0: y.loc[[0]], 1: y.loc[[1]]}

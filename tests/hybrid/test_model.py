@@ -17,6 +17,7 @@ from sklode.structural.predictive import limits
 from sklode.structural.predictive.scale_by_lead import VarianceInflation
 from sklode.structural.predictive.steps import TO_DEVIATION
 from sklode.structural.search import forms
+from tests.cases import slow
 from tests.series import tiny, uneven_stamps, waves
 
 STEPS = [1, 2, 5, 9]
@@ -64,7 +65,7 @@ def medians(forecaster: Any, steps: list[int]) -> Any:
     return forecaster.predict_quantiles(steps, alpha=[0.5]).to_numpy()[:, 0]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "logarithm"])
+@pytest.fixture(scope="module", params=[False, slow(True)], ids=["plain", "logarithm"])
 def by_weight(request: pytest.FixtureRequest) -> dict[float, Any]:
     with pytest.MonkeyPatch.context() as patch:
         # no walk with drift: candidates are all of y, or all of its logarithm
@@ -121,8 +122,21 @@ def test_before_and_between_observations_and_beyond_the_reach_the_structural_ans
         assert bool((adjusted.abs() > 1e-6).all()) is (weight > 0)
 
 
-def test_without_a_weight_it_is_the_structural_forecaster() -> None:
-    forecaster, structural = fitted(0.0, series()), StructuralForecaster().fit(series())
+@pytest.fixture(scope="module")
+def structural() -> StructuralForecaster:
+    return StructuralForecaster().fit(series())
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    """Return a forecaster whose network counts whole."""
+    return fitted(1.0, series())
+
+
+def test_without_a_weight_it_is_the_structural_forecaster(
+    structural: StructuralForecaster,
+) -> None:
+    forecaster = fitted(0.0, series())
     assert forecaster.network_ is None
     for answer in (
         lambda f: f.predict([-3, 1, 9]),
@@ -162,18 +176,17 @@ def test_weights_and_factors_are_linear_between_leads() -> None:
 
 @pytest.mark.usefixtures("as_a_normal")
 def test_a_network_moves_forecasts_no_farther_than_it_was_proved(
-    monkeypatch: pytest.MonkeyPatch,
+    structural: StructuralForecaster, network: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # deviations are those before errors of late make a level's intervals wider
     monkeypatch.setattr(
         VarianceInflation, "at", lambda self, ahead: np.ones(len(ahead))
     )
-    y, stamps = series(), [1, 3, 9]
-    level = StructuralForecaster().fit(y)
-    low, high = level.predict_interval(stamps, coverage=0.9).to_numpy().T
+    stamps = [1, 3, 9]
+    low, high = structural.predict_interval(stamps, coverage=0.9).to_numpy().T
     free, limited = (
-        fitted(1.0, y, most=most).predict(stamps) - level.predict(stamps)
-        for most in (np.inf, 0.5)
+        one.predict(stamps) - structural.predict(stamps)
+        for one in (network, fitted(1.0, series(), most=0.5))
     )
     most = 0.5 * (high - low) / TO_DEVIATION
     np.testing.assert_allclose(limited, np.clip(free, -most, most), rtol=1e-6)
@@ -201,11 +214,10 @@ def test_a_network_is_judged_on_the_device_where_it_trains(
 
 
 def test_where_a_network_overflows_the_structural_answers(
-    monkeypatch: pytest.MonkeyPatch,
+    structural: StructuralForecaster, network: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    y, stamps = series(), [1, 3, 9]
-    network = fitted(1.0, y)
-    level = StructuralForecaster().fit(y).predict(stamps)
+    stamps = [1, 3, 9]
+    level = structural.predict(stamps)
     whole = network.predict(stamps)
     forecasts = prediction.HybridModel.forecasts
 
@@ -225,7 +237,7 @@ def test_controls_that_are_given_ahead_move_the_networks_forecast() -> None:
     y = series()
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"u": rng.standard_normal(60)}, y.index)
-    forecaster = fitted(1.0, y[:50], X[:50], max_epochs=20)
+    forecaster = fitted(1.0, y[:50], X[:50], max_epochs=5)
     one, other = (
         forecaster.predict(y.index[50:], X=X[50:] * sign) for sign in (1.0, -1.0)
     )
@@ -244,8 +256,8 @@ def family(unequal: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
     return y, pd.DataFrame({"u": u}, y.index)
 
 
-@pytest.mark.parametrize("unequal", [False, True], ids=["pooled", "own units"])
-@pytest.mark.parametrize("controlled", [False, True], ids=["alone", "with X"])
+@pytest.mark.parametrize("unequal", [slow(False), True], ids=["pooled", "own units"])
+@pytest.mark.parametrize("controlled", [slow(False), True], ids=["alone", "with X"])
 def test_a_series_is_answered_alike_whatever_others_are_asked(
     monkeypatch: pytest.MonkeyPatch, unequal: bool, controlled: bool
 ) -> None:
@@ -256,7 +268,7 @@ def test_a_series_is_answered_alike_whatever_others_are_asked(
     queries = y.index[late]
     given = X[late] if controlled else None
     together = forecaster.predict_at(queries, X=given)
-    level = fitted(0.0, y[~late], X[~late] if controlled else None)
+    level = StructuralForecaster().fit(y[~late], X[~late] if controlled else None)
     assert (together - level.predict_at(queries, X=given)).abs().min(axis=None) > 1e-6
     # float32, whose sums some processors round by how many are asked at once
     near: dict[str, Any] = {"rtol": 1e-5, "atol": 4e-6}
@@ -299,7 +311,7 @@ def test_rows_without_a_value_before_the_first_one_change_nothing() -> None:
 def test_rows_that_lay_ahead_are_the_levels_once_an_update_has_shown_them() -> None:
     y = series()
     forecaster = fitted(1.0, y[:50])
-    level = fitted(0.0, y[:50])
+    level = StructuralForecaster().fit(y[:50])
     for known in (forecaster, level):
         known.update(y[50:], update_params=False)
     at = y.index[50:]  # which lay ahead
@@ -308,6 +320,7 @@ def test_rows_that_lay_ahead_are_the_levels_once_an_update_has_shown_them() -> N
     assert (forecaster.predict(STEPS) - level.predict(STEPS)).abs().min() > 1e-6
 
 
+@pytest.mark.slow
 def test_paths_and_quantiles_agree_while_a_network_counts_and_limits_bind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

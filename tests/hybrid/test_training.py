@@ -17,6 +17,7 @@ from sklode.plotting import plot_history
 from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 from sklode.training.trainer import HISTORY_COLUMNS
+from tests.cases import slow
 from tests.epochs import interrupt
 from tests.hybrid.test_model import fitted, series, weights
 from tests.series import MOSTLY_ONE, channels, panel, tiny, uneven_stamps, waves
@@ -39,13 +40,18 @@ def auto(kind: Any = LatentODELSTMForecaster, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", MOSTLY_ONE)
+@pytest.mark.parametrize(
+    ("settings", "fh"),
+    [({"horizon": 9}, [1, 40]), slow({"horizon": 0}, None), slow({}, [1, 40])],
+)
 @pytest.mark.usefixtures("proving")
-def test_no_forecast_depends_on_horizon_or_on_the_fh_of_fit(kind: Any) -> None:
+def test_no_forecast_depends_on_horizon_or_on_the_fh_of_fit(
+    settings: dict[str, Any], fh: Any, kind: Any
+) -> None:
     y = series()
     expected = auto(kind).fit(y).predict_interval(STEPS)
-    for settings, fh in (({"horizon": 9}, None), ({"horizon": 0}, None), ({}, [1, 40])):
-        found = auto(kind, **settings).fit(y, fh=fh).predict_interval(STEPS)
-        pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    found = auto(kind, **settings).fit(y, fh=fh).predict_interval(STEPS)
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
 def test_where_nothing_can_be_proved_nothing_is_trained() -> None:
@@ -72,7 +78,7 @@ def test_a_few_rows_are_the_levels(n: int, settings: dict[str, Any]) -> None:
     pd.testing.assert_series_equal(found, expected)
 
 
-@pytest.mark.parametrize("diverges", [False, True])
+@pytest.mark.parametrize("diverges", [slow(False), True])
 def test_where_training_on_diverges_the_network_stays_as_it_was_proved(
     diverges: bool, proving: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,7 +196,7 @@ def test_an_update_keeps_the_level_that_a_guard_has_kept(
     assert (forecaster.network_, forecaster.network_share_) == (None, 0.0)
 
 
-@pytest.mark.parametrize("n_channels", [2, 10])
+@pytest.mark.parametrize("n_channels", [2, slow(10)])
 def test_missing_values_and_a_channel_beside_many(
     n_channels: int, proving: pytest.MonkeyPatch
 ) -> None:
@@ -232,17 +238,17 @@ def test_a_file_and_a_pickle_answer_as_the_forecaster(tmp_path: Any) -> None:
             pd.testing.assert_frame_equal(left, right, check_exact=True)
 
 
-@pytest.mark.parametrize("lengths", [(1,) * 310, (2,) * 160, (320, 1, 2, 3)])
+@pytest.mark.parametrize("lengths", [slow((1,) * 310), (2,) * 160, (320, 1, 2, 3)])
+@pytest.mark.parametrize("guard", [False, slow("auto")])
 def test_series_too_short_to_prove_anything_are_the_levels_or_are_learned(
-    lengths: tuple[int, ...],
+    lengths: tuple[int, ...], guard: Any
 ) -> None:
     parts = {k: waves(uneven_stamps(n, k), k).to_frame() for k, n in enumerate(lengths)}
     y = pd.concat(parts, names=["series", "when"])
-    for guard in ("auto", False):
-        forecaster = auto(guard=guard).fit(y)
-        # without a row that has some before it, and one after, nothing is learned
-        assert (forecaster.n_epochs_ > 0) is (320 in lengths)
-        assert np.isfinite(forecaster.predict([1])).to_numpy().all()
+    forecaster = auto(guard=guard).fit(y)
+    # without a row that has some before it, and one after, nothing is learned
+    assert (forecaster.n_epochs_ > 0) is (320 in lengths)
+    assert np.isfinite(forecaster.predict([1])).to_numpy().all()
 
 
 def test_a_channel_that_was_not_seen_before_the_held_out_rows_proves_nothing() -> None:
@@ -272,15 +278,15 @@ def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
 
 
 @pytest.mark.usefixtures("proving")
-def test_numbers_of_any_size_are_learned_alike() -> None:
+@pytest.mark.parametrize("power", [200, slow(-200)])
+def test_numbers_of_any_size_are_learned_alike(power: int) -> None:
     y = series()
-    losses = [auto().fit(y * 10.0**k).history_["loss"] for k in (0, 200, -200)]
-    for other in losses[1:]:
-        np.testing.assert_allclose(other, losses[0], rtol=1e-4)
+    usual, found = (auto().fit(y * 10.0**k).history_["loss"] for k in (0, power))
+    np.testing.assert_allclose(found, usual, rtol=1e-4)
 
 
 @pytest.mark.usefixtures("proving")
-@pytest.mark.parametrize("thinning", [0.0, 0.9])
+@pytest.mark.parametrize("thinning", [slow(0.0), 0.9])
 def test_windows_show_what_came_and_ask_for_what_followed(thinning: float) -> None:
     y = channels(uneven_stamps(60))
     X = pd.DataFrame({"u": np.arange(60.0)}, y.index)
@@ -315,7 +321,7 @@ def test_windows_show_what_came_and_ask_for_what_followed(thinning: float) -> No
 
 
 @pytest.mark.usefixtures("proving")
-@pytest.mark.parametrize(("n_columns", "is_dropped"), [(8, False), (9, True)])
+@pytest.mark.parametrize(("n_columns", "is_dropped"), [slow(8, False), (9, True)])
 def test_steps_on_many_channels_leave_neurons_out_and_validation_none(
     n_columns: int, is_dropped: bool
 ) -> None:

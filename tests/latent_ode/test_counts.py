@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
+from tests.cases import mostly_slow, slow
 from tests.hybrid.test_model import fitted
 
 STEPS = range(1, 15)
@@ -69,7 +70,10 @@ SERIES = {
 FRACTIONS = {"rain", "no zeros"}
 
 
-@pytest.mark.parametrize("name", SERIES)
+FAST = "counts", "rain", "nothing but zeros", "a panel"
+
+
+@pytest.mark.parametrize("name", mostly_slow(SERIES, *FAST))
 def test_nothing_is_below_zero_and_counts_are_whole(name: str) -> None:
     forecaster = structural(SERIES[name])
     found = all_of(forecaster)
@@ -92,7 +96,7 @@ def test_the_past_is_not_below_zero() -> None:
     assert (forecaster.sample(queries, n_samples=50) >= 0).all(axis=None)
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.6])
+@pytest.mark.parametrize("weight", [slow(0.0), 0.6])
 def test_level_and_network_agree_on_counts(weight: float) -> None:
     forecaster = fitted(weight, poisson(1.5, n=80))
     assert forecaster.network_share_ == weight
@@ -112,7 +116,7 @@ def test_level_and_network_agree_on_counts(weight: float) -> None:
 
 @pytest.mark.parametrize(
     ("rate", "most"),
-    [(0.3, 0.1), (0.3 * np.tile(SHAPE, 60), 0.12)],
+    [slow(0.3, 0.1), (0.3 * np.tile(SHAPE, 60), 0.12)],
     ids=["flat", "week"],
 )
 def test_the_rate_of_rare_events_is_found(rate: Any, most: float) -> None:
@@ -126,7 +130,7 @@ def test_the_rate_of_rare_events_is_found(rate: Any, most: float) -> None:
     assert np.mean(errors) < most
 
 
-@pytest.mark.parametrize("kind", ["poisson", "rain"])
+@pytest.mark.parametrize("kind", ["poisson", slow("rain")])
 def test_intervals_cover(kind: str) -> None:
     covered = []
     for seed in range(6):
@@ -136,8 +140,10 @@ def test_intervals_cover(kind: str) -> None:
     assert 0.86 < np.mean(covered) < 0.995
 
 
-@pytest.mark.parametrize(("value", "kind"), [(-1.0, "any"), (0.5, "not below zero")])
-@pytest.mark.parametrize("update_params", [False, True])
+@pytest.mark.parametrize(
+    ("value", "kind"), [slow(-1.0, "any"), (0.5, "not below zero")]
+)
+@pytest.mark.parametrize("update_params", [False, slow(True)])
 def test_an_update_may_end_what_is_known_of_values(
     value: float, kind: str, update_params: bool
 ) -> None:

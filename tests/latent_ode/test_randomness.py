@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sktime.forecasting.base import ForecastingHorizon
 
-from tests.series import FORECASTERS, channels, tiny
+from tests.series import MOSTLY_ONE, channels, tiny
 
 TRAINED: dict[str, Any] = {"max_epochs": 20, "lr": 0.05, "model": "paper"}
 
@@ -23,7 +23,7 @@ def smooth_paths(forecaster: Any, times: np.ndarray, n: int = 200) -> np.ndarray
     return paths
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_a_path_bends_little_also_at_the_joints_of_the_solvers_grid(kind: type) -> None:
     y = channels()
     forecaster = tiny(kind, **TRAINED).fit(y)

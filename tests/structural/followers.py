@@ -27,9 +27,9 @@ def gain_of_the_leader() -> float:
     y = led()
     errors = {}
     for names in (["follower"], ["leader", "follower"]):
-        forecaster = plain().fit(y[names][:-20])
+        forecaster = plain().fit(y[names][:-11])
         squares = []
-        for row in range(len(y) - 20, len(y) - 3):
+        for row in range(len(y) - 11, len(y) - 3):
             truth = y["follower"].to_numpy()[row : row + 3]
             ahead = forecaster.predict(fh=[1, 2, 3])["follower"]
             squares.append((ahead - truth) ** 2)
@@ -38,9 +38,9 @@ def gain_of_the_leader() -> float:
     return float(errors[2] / errors[1])
 
 
-def unrelated() -> Iterator[pd.DataFrame]:
-    """Yield eight pairs of columns, by turns noise and walks."""
-    for seed in range(8):
+def unrelated(n: int) -> Iterator[pd.DataFrame]:
+    """Yield n pairs of columns, by turns noise and walks."""
+    for seed in range(n):
         values = np.random.default_rng(seed).standard_normal((250, 2))
         values = np.cumsum(values, axis=0) if seed % 2 else values
         yield pd.DataFrame(values, columns=["a", "b"])

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
+from tests.cases import mostly_slow
 from tests.series import channels, panel, uneven_stamps, waves
 
 STEPS = [1, 2, 30]
@@ -72,14 +73,22 @@ FINITE: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", FINITE)
+FAST = (
+    "the smallest floats",
+    "one row",
+    "one stamp a billion gaps later",
+    "a channel that begins late",
+)
+
+
+@pytest.mark.parametrize("name", mostly_slow(FINITE, *FAST))
 def test_every_answer_is_a_finite_number(name: str) -> None:
     y, settings = FINITE[name]
     check_finite(structural(**settings).fit(y), y)
 
 
-@pytest.mark.parametrize("factor", [1e-300, 1e-160, 1e160, 1e300])
-@pytest.mark.parametrize("logarithm", [False, True])
+@pytest.mark.parametrize("factor", mostly_slow([1e-300, 1e-160, 1e160, 1e300], 1e300))
+@pytest.mark.parametrize("logarithm", mostly_slow([False, True]))
 def test_y_of_any_size_is_forecast_alike(factor: float, logarithm: bool) -> None:
     y = np.exp(Y) if logarithm else Y
     factor = float(2.0 ** np.round(np.log2(factor)))
@@ -100,7 +109,9 @@ def test_y_of_any_size_is_forecast_alike(factor: float, logarithm: bool) -> None
             scaled.predict_var(STEPS)
 
 
-@pytest.mark.parametrize("constant", [0.0, 0.1, -1e300, 7.5, 1e-300])
+@pytest.mark.parametrize(
+    "constant", mostly_slow([0.0, 0.1, -1e300, 7.5, 1e-300], 0.0, 0.1)
+)
 def test_a_constant_is_forecast_to_the_last_bit(constant: float) -> None:
     forecaster = structural().fit(0 * Y + constant)
     np.testing.assert_array_equal(forecaster.predict([1, 1000]), constant)
@@ -128,7 +139,7 @@ CONTROLS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", CONTROLS)
+@pytest.mark.parametrize("name", mostly_slow(CONTROLS, "of any size"))
 def test_x_that_says_nothing_more_changes_little(name: str) -> None:
     X = pd.DataFrame(CONTROLS[name], Y.index)
     test = Y.index[50:]

@@ -9,14 +9,15 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
+from tests.cases import slow
 
 CHANGES = [
     ("Europe/Berlin", "2024-03-31"),
-    ("Europe/Berlin", "2024-10-27"),
-    ("America/New_York", "2024-03-10"),
-    ("America/New_York", "2024-11-03"),
-    ("Australia/Lord_Howe", "2024-04-07"),  # by half an hour
-    ("Australia/Lord_Howe", "2024-10-06"),
+    slow("Europe/Berlin", "2024-10-27"),
+    slow("America/New_York", "2024-03-10"),
+    slow("America/New_York", "2024-11-03"),
+    slow("Australia/Lord_Howe", "2024-04-07"),  # by half an hour
+    slow("Australia/Lord_Howe", "2024-10-06"),
 ]
 DAY = 24
 

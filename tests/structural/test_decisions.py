@@ -16,6 +16,7 @@ from sklode.structural.effects.modulation import Day
 from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
 from sklode.structural.search import forms
+from tests.cases import mostly_slow
 
 ROWS = np.arange(60)
 
@@ -56,7 +57,7 @@ def noise(seed: int, n: int = 60) -> Any:
     return np.random.default_rng(seed).standard_normal(n)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", mostly_slow(range(2)))
 def test_growth_is_of_the_logarithm_and_a_sum_is_not(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +144,7 @@ def test_where_X_acts_or_a_panel_shares_no_level_drifts_alone() -> None:
     assert share_of_drift(level(several)) == 0
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", mostly_slow(range(2)))
 def test_noise_has_no_more_of_the_days_season_than_a_trace(seed: int) -> None:
     index = pd.date_range("2020", periods=240, freq="3h")
     forecaster = StructuralForecaster(random_state=0)
@@ -155,7 +156,7 @@ def test_noise_has_no_more_of_the_days_season_than_a_trace(seed: int) -> None:
     assert error.std() < 0.35
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", mostly_slow(range(2)))
 def test_x_is_taken_where_it_tells_something(seed: int) -> None:
     X = pd.DataFrame({"u": noise(seed), "v": noise(seed + 50)})
     e = noise(seed + 100)

@@ -11,6 +11,7 @@ from sklode.structural.candidates import Candidate
 from sklode.structural.components.space import Form
 from sklode.structural.filter import forward as kalman
 from sklode.structural.rows import ChannelRows
+from tests.cases import mostly_slow
 from tests.structural.processes import (
     ABSENT,
     SPAN,
@@ -198,7 +199,10 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["ahead", "anywhere"])
-@pytest.mark.parametrize("name", ["all parts", "other units", "velocity that lasts"])
+@pytest.mark.parametrize(
+    "name",
+    mostly_slow(["all parts", "other units", "velocity that lasts"], "other units"),
+)
 def test_draws_have_the_posteriors_mean_and_covariance(name: str, where: str) -> None:
     one, table = drawn_from(name, (4, 25))
     last = table.times[-1]

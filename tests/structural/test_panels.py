@@ -10,6 +10,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.structural.search import forms
+from tests.cases import slow
 
 DAYS = pd.date_range("2024-01-01", periods=130, freq="D")
 SCALES = {"a": 1.0, "b": 30.0, "c": 1000.0}
@@ -39,7 +40,7 @@ def widths(forecaster: StructuralForecaster, log: bool = False) -> pd.Series:
     return (found.iloc[:, 1] - found.iloc[:, 0]).groupby("key").mean()
 
 
-@pytest.mark.parametrize("logarithm", [False, True])
+@pytest.mark.parametrize("logarithm", [slow(False), True])
 def test_each_series_has_intervals_of_its_own_width(
     logarithm: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,8 +65,8 @@ def test_a_constant_series_keeps_its_level_and_widens_no_other() -> None:
     np.testing.assert_allclose(found[expected.index], expected, rtol=0.3)
 
 
-@pytest.mark.parametrize("scale", [0.01, 100.0])
-@pytest.mark.parametrize("n", [4, 40])
+@pytest.mark.parametrize("scale", [0.01, slow(100.0)])
+@pytest.mark.parametrize("n", [slow(4), 40])
 def test_a_short_series_after_a_panel_has_its_own_scale(scale: float, n: int) -> None:
     pretrained = StructuralForecaster().pretrain(panel())
     new = pd.DataFrame({"y": scale * (3 + fading(9)[:n])}, DAYS[:n])
@@ -87,7 +88,7 @@ def test_paths_and_parts_are_in_the_units_of_their_series() -> None:
     np.testing.assert_allclose(signal / each, inside / each, atol=0.3)
 
 
-@pytest.mark.parametrize("has_X", [False, True])
+@pytest.mark.parametrize("has_X", [slow(False), True])
 def test_a_series_may_lack_a_column(has_X: bool) -> None:
     rng = np.random.default_rng(0)
     days = pd.date_range("2026-01-05", periods=40)
@@ -106,6 +107,7 @@ def test_a_series_may_lack_a_column(has_X: bool) -> None:
     assert found["back"].between(3, 7).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("differ", [0, 1])
 def test_series_that_are_on_and_off_by_the_clock_share_steps_of_the_day(
     differ: int,

@@ -12,6 +12,7 @@ from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.structural.filter.system import STEP, THRESHOLD
 from sklode.structural.fit import fit_model
+from tests.cases import mostly_slow
 from tests.structural.search.test_periods import stamps
 
 N, AHEAD = 200, 48
@@ -58,7 +59,7 @@ SPOILED: dict[str, tuple[list[int], float]] = {
 }
 
 
-@pytest.mark.parametrize("name", SPOILED)
+@pytest.mark.parametrize("name", mostly_slow(SPOILED))
 def test_absurd_values_change_forecast_and_interval_little(
     name: str, clean: tuple[Any, Any, float, float]
 ) -> None:
@@ -95,7 +96,7 @@ def test_a_small_step_is_followed_however_long_the_past(n: int) -> None:
     assert StructuralForecaster().fit(y).predict([1]).iloc[0] > 52
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", mostly_slow(range(6)))
 def test_one_chance_innovation_is_no_proof_that_large_ones_are_true(seed: int) -> None:
     y, _ = waves(seed)
     found = fit_model(Observations.from_frame(y[:150].to_frame()))
@@ -116,6 +117,7 @@ def test_jumps_are_believed_and_spikes_are_not(kind: str) -> None:
     assert {candidate.model.rule.threshold for candidate in candidates} == {expected}
 
 
+@pytest.mark.slow
 def test_what_wanders_smoothly_and_comes_back_is_forecast_to_do_so() -> None:
     rng, n = np.random.default_rng(0), 700
     velocity, y = np.zeros(n), np.zeros(n)
@@ -135,7 +137,7 @@ def test_what_wanders_smoothly_and_comes_back_is_forecast_to_do_so() -> None:
     assert np.mean(errors) < 0.85 * np.mean(naive)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", mostly_slow(range(3), 1))
 def test_a_rate_that_rose_in_steps_is_not_forecast_to_fall(seed: int) -> None:
     # a policy rate: it fell, lay near zero, and rose; it returned nowhere
     rng = np.random.default_rng(seed)

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from sklode import LatentODERNNForecaster, StructuralForecaster
+from tests.cases import mostly_slow, slow
 
 DAYS = pd.date_range("2026-01-05", periods=60)
 
@@ -81,6 +82,7 @@ def test_series_that_do_not_share_an_effect_have_their_own() -> None:
     assert (found - ahead.y)[seen].abs().mean() < 1.3
 
 
+@pytest.mark.slow
 def test_a_kind_that_a_series_has_not_had_acts_as_on_others() -> None:
     rng = np.random.default_rng(1)
     kind = rng.choice(["flyer", "half price", "none"], (12, 60), p=[0.15, 0.15, 0.7])
@@ -116,7 +118,7 @@ def test_prices_act_by_how_many_times_as_high_they_are() -> None:
 # Series without y
 
 
-@pytest.mark.parametrize("how", ["absolute", "relative", "rows"])
+@pytest.mark.parametrize("how", mostly_slow(["absolute", "relative", "rows"], "rows"))
 def test_a_series_without_a_row_is_forecast_from_X_and_the_panel(how: str) -> None:
     data = shops(n_shops=30)
     names = data.index.get_level_values(0)
@@ -159,6 +161,7 @@ def test_a_series_whose_y_is_all_missing_waits_for_the_first_value() -> None:
     assert after.min() > 28.0
 
 
+@pytest.mark.slow
 def test_an_unseen_series_of_very_different_ones_is_as_uncertain() -> None:
     rng = np.random.default_rng(2)
     levels = rng.normal(4.0, 1.0, (30, 1))
@@ -204,7 +207,7 @@ def doses(n: int, fade: float, seed: int) -> tuple[pd.Series, pd.DataFrame]:
     return pd.Series(values, times[0]).reindex(X.index), X.to_frame("dose")
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("sign", [1.0, slow(-1.0)])
 def test_doses_between_readings_add_up_and_fade(sign: float) -> None:
     y, X = doses(160, fade=30.0, seed=0)
     y, X, n = sign * y, sign * X, 300
@@ -278,6 +281,7 @@ def patients(seed: int) -> tuple[pd.DataFrame, pd.Series]:
     return pd.concat(rows, names=names), pd.concat(is_known, names=names)
 
 
+@pytest.mark.slow
 def test_patients_who_respond_more_or_less_share_a_memory() -> None:
     errors, shares = [], []
     for seed in range(3):
@@ -332,7 +336,7 @@ def test_young_series_follow_the_curve_of_older_ones(tmp_path: Path) -> None:
     assert 5 <= int(begun.to_numpy().argmax()) <= 10
 
 
-@pytest.mark.parametrize("seed", [0, 1, 4])
+@pytest.mark.parametrize("seed", mostly_slow([0, 1, 4]))
 def test_how_noisy_young_series_are_makes_no_curve_of_age_larger(seed: int) -> None:
     rng, age = np.random.default_rng(seed), np.arange(24.0)
     curve = 60 * (age + 1) / 6 * np.exp(1 - (age + 1) / 6)
@@ -351,7 +355,7 @@ def test_how_noisy_young_series_are_makes_no_curve_of_age_larger(seed: int) -> N
     assert np.abs(found.to_numpy().reshape(4, 19) - curve[5:]).mean() < 2
 
 
-def launches(most_late: int) -> pd.DataFrame:
+def launches(most_late: int, n: int = 20) -> pd.DataFrame:
     """Return products of one curve, a third of them young, with all rows to come.
 
     Others were first seen at different ages.
@@ -360,17 +364,18 @@ def launches(most_late: int) -> pd.DataFrame:
     age = np.arange(40.0)
     curve = (age + 1) / 8 * np.exp(1 - (age + 1) / 8)
     parts = {}
-    for k in range(20):
+    for k in range(n):
         begin = pd.Timestamp("2020-01-05") + pd.Timedelta(weeks=int(rng.integers(150)))
         stamps = pd.date_range(begin, periods=40, freq="W")
         noise = np.exp(rng.normal(4, 0.5) + 0.1 * rng.normal(size=40))
         late = rng.integers(most_late + 1)
-        is_past = age < 6 if k < 7 else age >= late
+        is_past = age < 6 if k < n // 3 + 1 else age >= late
         columns = {"y": noise * curve, "age": age, "is_past": is_past}
         parts[f"p{k:02d}"] = pd.DataFrame(columns, stamps)
     return pd.concat(parts, names=["product", "week"])
 
 
+@pytest.mark.slow
 def test_a_column_may_say_the_age_of_a_curve_that_series_share() -> None:
     data = launches(most_late=20)
     past = data[data.is_past]
@@ -399,6 +404,7 @@ def test_a_new_series_is_as_old_as_a_column_says() -> None:
     assert found / found[0] == pytest.approx(expected / expected[0], rel=0.2)
 
 
+@pytest.mark.slow
 def test_a_series_that_was_left_out_begins_at_its_first_row_of_X() -> None:
     data = launches(most_late=0)
     data["luck"] = np.random.default_rng(1).normal(size=len(data))
@@ -419,7 +425,7 @@ def test_a_column_that_falls_says_no_age() -> None:
 
 
 def test_what_is_missing_before_the_first_value_makes_no_series_older() -> None:
-    y = launches(most_late=0).query("is_past")[["y"]]
+    y = launches(most_late=0, n=10).query("is_past")[["y"]]
     begin = y.index.get_level_values(1).min()
     ends = y.reset_index().groupby("product")["week"].max()
     rows = [
@@ -454,7 +460,7 @@ def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:
 # Attributes
 
 
-@pytest.mark.parametrize("is_missing", [False, True])
+@pytest.mark.parametrize("is_missing", [slow(False), True])
 def test_attributes_of_series_tell_of_their_levels(is_missing: bool) -> None:
     rng = np.random.default_rng(0)
     size, region = rng.normal(size=(30, 1)), rng.choice(["north", "south"], (30, 1))
@@ -492,6 +498,7 @@ def test_attributes_that_tell_nothing_are_left_out() -> None:
     assert not parts_of(fitted(past)).str.startswith("luck").any()
 
 
+@pytest.mark.slow
 def test_levels_that_attributes_tell_need_not_lie_about_the_median() -> None:
     rng = np.random.default_rng(0)
     size = rng.uniform(0, 1, (40, 1)) ** 3 * np.ones((40, 60))
@@ -506,6 +513,7 @@ def test_levels_that_attributes_tell_need_not_lie_about_the_median() -> None:
     assert (found - new.y).abs().mean() < 3.5
 
 
+@pytest.mark.slow
 def test_an_attribute_that_is_not_known_leaves_a_new_series_as_uncertain() -> None:
     rng = np.random.default_rng(0)
     size = rng.normal(size=(30, 1)) * np.ones((30, 60))
@@ -528,6 +536,7 @@ def test_an_attribute_that_is_not_known_leaves_a_new_series_as_uncertain() -> No
     assert np.diff(known).mean() < 5.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("regions", [["north", "south"], ["east", "north", "south"]])
 def test_a_category_that_is_not_known_of_a_shop_is_a_part_of_its_level(
     regions: list[str],

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODELSTMForecaster
 from sklode.training.trainer import Trainer
+from tests.cases import slow
 from tests.training.trainees import (
     Trainee,
     batch,
@@ -126,7 +127,7 @@ def test_training_is_given_up_when_it_diverges_again_and_again() -> None:
     assert network.weight == pytest.approx(2.1)
 
 
-@pytest.mark.parametrize(("n_batches", "n_judged"), [(20, 1), (7, 3), (2, 10)])
+@pytest.mark.parametrize(("n_batches", "n_judged"), [(7, 3), slow(20, 1), slow(2, 10)])
 def test_epochs_of_few_steps_are_judged_together(n_batches: int, n_judged: int) -> None:
     network = Trainee(linear, weight=0.5)
 

@@ -9,6 +9,7 @@ from sklode.data.history import History
 from sklode.structural.filtered_model import FilteredModel
 from sklode.structural.fit import fit_model
 from sklode.structural.model import StructuralModel
+from tests.cases import slow
 
 N_ROWS = 300
 END, GAP = slice(N_ROWS - 12, N_ROWS), slice(200, 220)
@@ -77,10 +78,11 @@ def test_twins_of_a_logarithm_stay_positive() -> None:
     assert (forecaster.sample(truth.index).to_numpy() > 0).all()
 
 
-def test_intervals_and_paths_are_as_narrow_as_the_twin_allows() -> None:
+@pytest.mark.parametrize("n_seeds", [2, slow(4)])
+def test_intervals_and_paths_are_as_narrow_as_the_twin_allows(n_seeds: int) -> None:
     """The noise's own 90 % are 0.99 wide; alone it would be 5 after 12 days."""
     inside = []
-    for seed in range(4):
+    for seed in range(n_seeds):
         y = twins(seed)
         for rows in (END, GAP):
             forecaster, stamps = plain().fit(without(y, rows)), y.index[rows]
@@ -124,19 +126,21 @@ def test_a_panel_is_pooled() -> None:
     assert level(pd.concat(parts)).coupling.same_time.weights[1, :, 0].any()
 
 
-def test_chance_is_not_taken_for_what_columns_tell() -> None:
-    for seed in range(8):
+@pytest.mark.parametrize("n_seeds", [2, slow(8)])
+def test_chance_is_not_taken_for_what_columns_tell(n_seeds: int) -> None:
+    for seed in range(n_seeds):
         values = np.random.default_rng(seed).standard_normal((250, 2))
         values = np.cumsum(values, axis=0) if seed % 2 else values
         y = pd.DataFrame(values, columns=["a", "b"])
         assert not level(y).coupling.same_time.weights.any()
 
 
-@pytest.mark.parametrize("rows", [END, GAP])
-def test_a_column_of_noise_costs_nothing(rows: slice) -> None:
+@pytest.mark.parametrize("n_seeds", [2, slow(10)])
+@pytest.mark.parametrize("rows", [END, slow(GAP)])
+def test_a_column_of_noise_costs_nothing(rows: slice, n_seeds: int) -> None:
     """More is never worse: over ten seeds 1.03 on average, never 1.2."""
     ratios = []
-    for seed in range(10):
+    for seed in range(n_seeds):
         y = twins(seed)[["late"]]
         y["noise"] = np.random.default_rng(100 + seed).standard_normal(N_ROWS)
         hidden, truth = without(y, rows), y["late"].iloc[rows]

@@ -33,6 +33,7 @@ from sklode.structural.effects.modulation import (
 )
 from sklode.structural.effects.selection import EffectJudge, centred
 from sklode.structural.filtered_model import FilteredModel
+from tests.cases import mostly_slow, slow
 from tests.structural.processes import SPAN, candidate, table_of
 
 KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)
@@ -354,7 +355,7 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
 # Forecasts
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", mostly_slow(range(2)))
 @pytest.mark.parametrize(
     ("name", "effect"),
     [
@@ -380,8 +381,8 @@ def test_the_form_of_an_effect_is_found(name: str, effect: Any, seed: int) -> No
     assert covered.mean() > 0.75
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("effect", [lambda u: u, np.tanh], ids=["line", "curve"])
+@pytest.mark.parametrize("seed", mostly_slow(range(2)))
+@pytest.mark.parametrize("effect", [slow(lambda u: u), np.tanh], ids=["line", "curve"])
 def test_an_effect_that_builds_up_and_fades_is_found(effect: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     hours = np.sort(rng.uniform(0, 400, 400))
@@ -412,9 +413,10 @@ def test_x_of_rows_without_y_counts_where_effects_are_late() -> None:
     assert np.abs(inside - y[330:350]).mean() < 0.1
 
 
-def test_noise_has_no_effect() -> None:
+@pytest.mark.parametrize("n_seeds", [3, slow(8)])
+def test_noise_has_no_effect(n_seeds: int) -> None:
     names = []
-    for seed in range(8):
+    for seed in range(n_seeds):
         y = pd.Series(np.cumsum(wandering(seed, 200)), STAMPS[:200])
         noise = np.random.default_rng(seed + 1000).normal(size=(200, 3))
         X = pd.DataFrame(noise, STAMPS[:200], list("abc"))
@@ -532,9 +534,9 @@ def test_edges_of_the_day_are_where_most_days_step(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("freq", "days", "zone"), [("15min", 6, None), ("5min", 8, "Europe/Berlin")]
+    ("freq", "days", "zone"), [("15min", 6, None), slow("5min", 8, "Europe/Berlin")]
 )
-@pytest.mark.parametrize("noise", [0.0, 1.0])
+@pytest.mark.parametrize("noise", [0.0, slow(1.0)])
 def test_what_is_on_and_off_at_the_same_clock_is_no_outlier(
     freq: str, days: int, zone: str | None, noise: float
 ) -> None:
@@ -552,6 +554,7 @@ def test_what_is_on_and_off_at_the_same_clock_is_no_outlier(
     assert shares.item() > 0.95
 
 
+@pytest.mark.slow
 def test_steps_of_the_day_are_of_working_days_alone_where_these_differ() -> None:
     t = pd.date_range("2026-01-05", periods=17 * 96, freq="15min")
     on = (t.hour >= 9) & (t.hour < 18) & (t.dayofweek < 5)
@@ -561,6 +564,7 @@ def test_steps_of_the_day_are_of_working_days_alone_where_these_differ() -> None
     assert (ahead - y[-192:]).abs().mean() < 1.0
 
 
+@pytest.mark.slow
 def test_days_of_fine_rows_that_differ_are_found_on_means() -> None:
     t = pd.date_range("2026-01-05", periods=15 * 288, freq="5min")
     share = np.arange(len(t)) % 288 / 288

@@ -14,6 +14,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.structural.effects.modulation import CalendarFeatures, Weeks
+from tests.cases import mostly_slow
 
 PART = "weeks of the year"
 HOLIDAYS = 7, 8, 22, 44, 52
@@ -53,6 +54,7 @@ def test_each_week_has_a_value_and_a_last_one_lies_between_its_neighbours() -> N
     assert Weeks().n_columns == 52
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zone", "periods", "gaps"])
 def test_sharp_weeks_of_years_before_are_forecast(kind: str) -> None:
     index: Any = DAYS
@@ -75,6 +77,7 @@ def test_sharp_weeks_of_years_before_are_forecast(kind: str) -> None:
 def test_weeks_go_on_after_an_update_and_in_a_file(tmp_path: Path) -> None:
     y = park(DAYS, seed=2)
     forecaster = StructuralForecaster(random_state=0).fit(y[: CUT - 20])
+    assert PART in parts(forecaster)
     forecaster.update(y[CUT - 20 : CUT], update_params=False)
     found = forecaster.predict(fh=DAYS[ASKED])
     assert np.abs(found - y[ASKED]).mean() < 5.5
@@ -94,7 +97,7 @@ NOTHING = {
 }
 
 
-@pytest.mark.parametrize("kind", NOTHING)
+@pytest.mark.parametrize("kind", mostly_slow(NOTHING, "a smooth year", "noise"))
 def test_weeks_that_do_not_recur_are_none(kind: str) -> None:
     forecaster = StructuralForecaster(random_state=0).fit(NOTHING[kind])
     assert PART not in parts(forecaster)
@@ -127,11 +130,11 @@ def test_a_lone_weekly_series_is_not_told_what_finer_harmonics_tell() -> None:
 def test_series_of_a_panel_share_weeks() -> None:
     weeks = pd.date_range("2020-01-06", periods=130, freq="W-MON")
     rng, pieces = np.random.default_rng(7), []
-    for _ in range(8):
+    for _ in range(5):
         noise = 8 * rng.normal(size=len(weeks))
         level = rng.uniform(80, 120)
         pieces.append(pd.Series(level + 24 * is_holiday(weeks) + noise, weeks))
-    y = pd.concat(pieces, keys=[*"abcdefgh"], names=["shop", "week"]).to_frame("y")
+    y = pd.concat(pieces, keys=[*"abcde"], names=["shop", "week"]).to_frame("y")
     stamps = y.index.get_level_values("week")
     past, ahead = y[stamps < weeks[104]], y[stamps >= weeks[104]]
     forecaster = StructuralForecaster(random_state=0).fit(past)

@@ -12,6 +12,7 @@ from sktime.forecasting.base import ForecastingHorizon
 from sklode import StructuralForecaster
 from sklode.structural.filter.system import THRESHOLD
 from sklode.structural.predictive.dispersion import Clock, Dispersion
+from tests.cases import mostly_slow
 
 
 def hourly(index: pd.Index, seed: int = 0, ratio: float = 8.0) -> pd.Series:
@@ -42,7 +43,7 @@ INDICES: dict[str, tuple[pd.Index, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", INDICES)
+@pytest.mark.parametrize("kind", mostly_slow(INDICES))
 def test_intervals_are_wide_when_errors_are(kind: str) -> None:
     index, parameters = INDICES[kind]
     y = hourly(index)
@@ -85,6 +86,7 @@ def test_days_of_the_week_differ() -> None:
     assert found[wide[-14:]].mean() > 2.5 * found[~wide[-14:]].mean()
 
 
+@pytest.mark.slow
 def test_a_panel_follows_the_clock_on_the_wall() -> None:
     # series that begin at different hours
     each = {}
@@ -100,7 +102,7 @@ def test_a_panel_follows_the_clock_on_the_wall() -> None:
     assert (by_hour.loc[10:17].mean() > 4 * by_hour.loc[0:5].mean()).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", mostly_slow(range(3)))
 def test_equal_noise_is_left_alone(seed: int) -> None:
     index, _ = INDICES["stamps"]
     forecaster = StructuralForecaster(random_state=0).fit(hourly(index, seed, ratio=1))
@@ -132,7 +134,7 @@ def test_few_harmonics_are_found_and_outliers_hardly_count() -> None:
     np.testing.assert_allclose(absurd, found, rtol=0.1)
 
 
-@pytest.mark.parametrize("freq", ["W", "MS", "QS", "YS"])
+@pytest.mark.parametrize("freq", mostly_slow(["W", "MS", "QS", "YS"]))
 def test_rows_far_apart_tell_of_no_day_or_week(freq: str) -> None:
     index = pd.date_range("1990-01-31", periods=100, freq=freq)
     wide = index.dayofweek < 3

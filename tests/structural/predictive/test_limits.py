@@ -11,6 +11,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.structural.predictive.limits import BOUNDS, POINTS
+from tests.cases import mostly_slow
 
 DAYS = pd.date_range("2024-01-01", periods=260)
 AHEAD = (1, 2, 7, 30, 90, 1000)
@@ -46,8 +47,10 @@ SERIES = {
 }
 
 
-@pytest.mark.parametrize("name", SERIES)
-@pytest.mark.parametrize("logarithm", ["auto", False])
+@pytest.mark.parametrize(
+    "name", mostly_slow(SERIES, "falls at last", "jumps of a logarithm", "irregular")
+)
+@pytest.mark.parametrize("logarithm", mostly_slow(["auto", False]))
 def test_nothing_runs_away(name: str, logarithm: Any) -> None:
     y = SERIES[name]
     forecaster = fitted(y, logarithm=logarithm)

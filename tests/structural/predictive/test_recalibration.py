@@ -21,6 +21,7 @@ from sklode.structural.predictive.recalibration import (
     quantiles_of,
 )
 from sklode.structural.predictive.steps import Prediction, Recalibrated
+from tests.cases import slow
 
 # the levels of `NORMAL`
 LEVELS = np.arange(1, 20) / 20
@@ -106,7 +107,9 @@ def test_each_query_has_quantiles_of_its_own_and_points_stay() -> None:
     np.testing.assert_allclose([signal, noise], np.outer([0.6, 0.8], deviation))
 
 
-@pytest.mark.parametrize("link", [IDENTITY, Link(low=0.0)], ids=["plain", "logarithm"])
+@pytest.mark.parametrize(
+    "link", [IDENTITY, slow(Link(low=0.0))], ids=["plain", "logarithm"]
+)
 def test_variances_are_those_of_the_quantiles(link: Link) -> None:
     skewed = NORMAL + 0.15 * NORMAL**2
     shape = 2, 2
@@ -122,7 +125,7 @@ def test_variances_are_those_of_the_quantiles(link: Link) -> None:
             np.stack([NORMAL, 0.6 * NORMAL, skewed]), np.array([1, 2])
         ),
     )
-    drawn = mixture.quantiles((np.arange(300) + 0.5) / 300)
+    drawn = mixture.quantiles((np.arange(150) + 0.5) / 150)
     np.testing.assert_allclose(mixture.variance(), drawn.var(axis=1), rtol=0.03)
     if link.is_identity:
         within = Between(mixture, np.array([-50.0, 50.0]))
@@ -143,11 +146,12 @@ def cover(forecaster: Any, truth: pd.Series, share: float) -> float:
     return float(((found[:, 0] <= truth) & (truth <= found[:, 1])).mean())
 
 
+@pytest.mark.parametrize("n_seeds", [3, slow(6)])
 def test_intervals_hold_what_they_say_where_noise_is_no_normal(
-    monkeypatch: pytest.MonkeyPatch,
+    n_seeds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, found = [], []
-    for seed in range(6):
+    for seed in range(n_seeds):
         y = series(seed)
         forecaster = StructuralForecaster(seasons=None, random_state=0).fit(y[:560])
         found.append([cover(forecaster, y[560:], share) for share in (0.5, 0.9)])

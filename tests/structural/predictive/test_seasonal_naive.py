@@ -18,6 +18,7 @@ from sklode.structural.predictive.seasonal_naive import (
     naive_periods,
 )
 from sklode.structural.rows import ChannelRows
+from tests.cases import slow
 
 YEAR = 40.0  # rows; what has changed is told by the last ten
 
@@ -343,9 +344,9 @@ def test_rows_between_others_do_not_look_back() -> None:
     ("y", "settings"),
     [
         (park(560), {"seasons": None}),
-        (park(560), {"seasons": ["7D"]}),
+        slow(park(560), {"seasons": ["7D"]}),
         (park(350), {}),
-        (park(560).reset_index(drop=True), {}),
+        slow(park(560).reset_index(drop=True), {}),
         (park(2000).resample("MS").mean(), {}),
     ],
     ids=["no season", "named", "less than a year", "no dates", "months"],
@@ -354,12 +355,16 @@ def test_nothing_looks_back_where_nothing_could(y: pd.Series, settings: Any) -> 
     assert weight(fitted(y, **settings)) == 0.0
 
 
-def test_of_noise_it_hardly_counts() -> None:
+@pytest.mark.parametrize("n_seeds", [2, slow(4)])
+def test_of_noise_it_hardly_counts(n_seeds: int) -> None:
     days = pd.date_range("2023-01-02", periods=560)
-    weights = [weight(fitted(pd.Series(values(560, seed), days))) for seed in range(4)]
+    weights = [
+        weight(fitted(pd.Series(values(560, seed), days))) for seed in range(n_seeds)
+    ]
     assert max(weights) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spike", [60.0, 300.0, 10_000.0])
 def test_a_spike_of_a_year_before_does_not_come_back(spike: float) -> None:
     y = park(560)

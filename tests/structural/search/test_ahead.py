@@ -14,6 +14,7 @@ from sklode import StructuralForecaster
 from sklode.data.scores import quantile_crps
 from sklode.structural.predictive.calibration import spread_ahead
 from sklode.structural.search import ahead, estimate
+from tests.cases import slow
 
 N = 24 * 42
 
@@ -41,8 +42,8 @@ def of_logarithm(forecaster: StructuralForecaster) -> bool:
     return "of the logarithm" in forecaster.summary(origins=0)["structure"]
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("memory", [6.0, 36.0])
+@pytest.mark.parametrize("seed", [0, slow(1)])
+@pytest.mark.parametrize("memory", [6.0, slow(36.0)])
 def test_nights_alone_take_no_logarithm(seed: int, memory: float) -> None:
     y = riders(seed, memory)
     past, coming = y[:N], y[N:]

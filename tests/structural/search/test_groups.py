@@ -18,6 +18,7 @@ from sklode.structural.search.groups import (
     kinds_of,
     nearest,
 )
+from tests.cases import slow
 
 N, AHEAD = 84, 28
 DAYS = pd.date_range("2024-01-01", periods=N + AHEAD, freq="D")
@@ -55,12 +56,13 @@ def joined(series: dict[str, Any]) -> pd.DataFrame:
     return pd.concat(floats, names=["key", "day"]).to_frame("y")
 
 
-@pytest.mark.parametrize(("kind", "most"), [(noisy, 1.2), (counts, 1.25)])
+@pytest.mark.parametrize("n_seeds", [1, slow(10)])
+@pytest.mark.parametrize(("kind", "most"), [(noisy, 1.2), slow(counts, 1.25)])
 def test_a_series_is_forecast_as_well_in_company_as_alone(
-    kind: Any, most: float
+    kind: Any, most: float, n_seeds: int
 ) -> None:
     ratios = []
-    for seed in range(10):
+    for seed in range(n_seeds):
         rng = np.random.default_rng(seed)
         y = pd.Series(kind(rng), DAYS, name="y")
         both = StructuralForecaster().fit(joined({"own": y[:N], **unlike(rng)}))
@@ -109,7 +111,7 @@ def test_a_new_series_is_taken_for_what_it_is_like() -> None:
     assert (found - new[N:]).abs().mean() < 4.5  # of a noise of three
 
 
-@pytest.mark.parametrize("n", [45, 90])
+@pytest.mark.parametrize("n", [45, slow(90)])
 def test_what_is_rarely_sold_is_forecast_by_its_mean(n: int) -> None:
     """Sums over a panel of parts are what was sold."""
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
 from sklode.structural.search.periods import calendar_periods, peaks
+from tests.cases import mostly_slow
 from tests.series import uneven_ticks, waves
 
 YEAR = 365.2425
@@ -128,7 +129,9 @@ def test_many_cycles_tell_a_tide_from_a_day(hours: float, named: str) -> None:
     assert np.abs(forecaster.predict(list(range(1, 73))) - truth).mean() < 0.08
 
 
-@pytest.mark.parametrize("lengths", [(56.55,), (56.55, 25.76), (144.5, 18.8)])
+@pytest.mark.parametrize(
+    "lengths", mostly_slow([(56.55,), (56.55, 25.76), (144.5, 18.8)])
+)
 def test_clean_waves_are_found_near_a_clocks_and_near_each_other(
     lengths: tuple[float, ...],
 ) -> None:
