@@ -300,6 +300,7 @@ def test_leads_count_from_each_series_own_end() -> None:
         np.testing.assert_array_equal(adjusted.abs() > 1e-6, counts)
 
 
+@pytest.mark.slow
 def test_rows_without_a_value_before_the_first_one_change_nothing() -> None:
     y = series()
     early = pd.Series(np.nan, y.index[:9] - pd.Timedelta("3D"))

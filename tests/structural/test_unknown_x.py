@@ -106,7 +106,7 @@ def test_rows_of_the_past_are_learned_from_without_what_is_unknown() -> None:
     y = 50 + 3 * X["v"] + pd.Series(rng.normal(size=N), HOURS)
     own = X[["v"]]
     holes = own.mask(rng.random((N, 1)) < 0.5)
-    last = SEEN[-180:]
+    last = SEEN[-120:]
     whole = structural().fit(y[last], own.loc[last])
     holed = structural().fit(y[last], holes.loc[last])
     found, expected = (one.predict(AHEAD, X=own.loc[AHEAD]) for one in (holed, whole))
@@ -161,9 +161,10 @@ def test_a_file_forecasts_an_unknown_x_as_before(fitted: Any, tmp_path: Any) -> 
     holed = structural().fit(Y[last], own.loc[last].mask(rng.random((60, 1)) < 0.1))
     holed.save_weights(tmp_path / "one")
     again = StructuralForecaster.load_weights(tmp_path / "one")
-    pd.testing.assert_series_equal(again.predict(AHEAD), holed.predict(AHEAD))
+    few = AHEAD[:9]
+    pd.testing.assert_series_equal(again.predict(few), holed.predict(few))
     updated = again.update(Y[AHEAD[:3]], own.loc[AHEAD[:3]] * NAN, False)
-    assert np.isfinite(updated.predict(AHEAD[5:], X=own.loc[AHEAD[5:]])).all()
+    assert np.isfinite(updated.predict(few[5:], X=own.loc[few[5:]])).all()
 
 
 @UNKNOWN

@@ -288,7 +288,7 @@ def test_what_recurs_in_a_year_without_a_rule_is_forecast(
     assert weight(forecaster) > 0.3
     assert weight(other) == 0.0
     told, untold = (
-        " ".join(str(own.summary(1)).split()) for own in (forecaster, other)
+        " ".join(str(own.summary(0)).split()) for own in (forecaster, other)
     )
     assert "values 52 weeks before count up to" in told
     assert "52 weeks" not in untold
