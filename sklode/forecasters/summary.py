@@ -11,7 +11,7 @@ import pandas as pd
 from sklode.data.calendars import opening_hours
 from sklode.data.history import History
 from sklode.data.ticks import length_of_time, stamps_of
-from sklode.forecasters.remedies import errors_of, is_better, remedy_of
+from sklode.forecasters.advice import errors_of, is_better, remedy_of
 from sklode.model_selection.backtesting import backtested
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals

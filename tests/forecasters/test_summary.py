@@ -13,7 +13,7 @@ import pytest
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.data.ticks import DAY
-from sklode.forecasters.remedies import _as_given, _changes, is_better, remedy_of
+from sklode.forecasters.advice import _as_given, _changes, is_better, remedy_of
 from sklode.forecasters.summary import _of_intervals
 from sklode.hybrid.model import NetworkWeights
 from tests.cases import slow
