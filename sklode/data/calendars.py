@@ -16,21 +16,18 @@ from numpy.typing import NDArray
 from sklode.data.arrays import Array, Flags, Frame, Numbers
 from sklode.data.ticks import DAY, WEEK, stamps_of
 
-# what a month does shows in more months than this,
-# by rows at most so far apart
-_FEWEST_MONTHS = 3
-_MOST_GAP = 4 * DAY
+_FEWEST_MONTHS = 3  # that what a month does shows in are more
+_MOST_GAP = 4 * DAY  # of rows that show it
 # a quarter of a year is seen twice in more weeks than this
 _FEWEST_WEEKS = 65
 _FIRST_MONDAY = np.datetime64("1970-01-05", "ns")
 _WEEK = np.timedelta64(WEEK, "ns")
 _MONTH = np.timedelta64(1, "M")
-_SUNDAY, _WEEKDAYS = 6, ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_HOUR = DAY // 24
+_WEEKDAYS = "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"
 _FEWEST_DAYS = 5  # that show closed nights
 _FEWEST_DAYS_OF_COUNTRY, _CHANCE = 180, 4.0
 """Days that show a country's holidays, and deviations beyond which they do."""
-_DAYS_OF_MONTH = 30.44
+_DAYS_OF_MONTH = 30.44  # on average
 _MOST_OFF = 3  # days of stamps of months from their first or last day
 WINDOWS = 7, 14, 21
 """Days before and after named ones, in which periods may differ."""
@@ -127,7 +124,7 @@ def opening_hours(ticks: Numbers, like: pd.Index) -> str | None:
     are_few = n_days < _FEWEST_DAYS or len(ticks) < 2 * n_days
     if is_coarse or is_open_by_night or are_few:
         return None
-    if gap != _HOUR:
+    if gap != DAY // 24:
         week = "pd.DateOffset(days=7)"
         return f"fh=y.index[y.index > y.index[-1] - {week}] + {week}"
     start, end = _time_of_day(opens), _time_of_day(closes)
@@ -453,7 +450,7 @@ def country_of(ticks: Numbers, values: Array, like: pd.Index) -> str | None:
     around = pd.concat([away.shift(n) for n in range(-14, 15) if n], axis=1)
     below, beside = around.lt(away, axis=0).sum(axis=1), around.notna().sum(axis=1)
     # some countries name every Sunday
-    is_told = away.notna() & (beside > 0) & (away.index.dayofweek != _SUNDAY)
+    is_told = away.notna() & (beside > 0) & (away.index.dayofweek != 6)
     rank = (below / beside)[is_told]
     best, largest = None, _CHANCE
     for country in holidays.list_supported_countries(include_aliases=False):

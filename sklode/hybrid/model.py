@@ -32,7 +32,7 @@ from sklode.structural.results import answers_of
 from sklode.structural.rows import ChannelRows
 from sklode.training.model import TrainedModel, by_lead
 
-_ANSWERS_AT_ONCE = 2**12
+_ANSWERS_AT_ONCE = 2**12  # of a network: memory
 _MOST_TOLD = 8  # columns, whose shares are told each
 _STATES_AT_ONCE = 2**17  # windows, times components of their states squared
 

@@ -22,7 +22,7 @@ from sklode.hybrid.windows import Queries, Windows, batch_of, control_path
 
 # of the longest lead that is learned, after which it looks ahead again
 _SHARE = 0.8
-_MOST_RESTARTS = 100
+_MOST_RESTARTS = 100  # what lies farther is not asked of it
 _ROWS_AT_ONCE = 2**12  # of stages, that are forecast together
 
 

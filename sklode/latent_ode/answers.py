@@ -33,7 +33,7 @@ from sklode.latent_ode.windows import WindowSet
 from sklode.nn import ControlPath
 from sklode.nn.autoencoder import cubature_points
 
-_WINDOWS_AT_ONCE = 512
+_WINDOWS_AT_ONCE = 512  # that are encoded: memory
 # windows times draws times steps, or stamps if they are more
 _STATES_AT_ONCE = 2**17
 _FEWEST_ROWS = 16  # windows times draws, which the engine takes together

@@ -24,7 +24,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 
 # standard deviations of series from their mean, over the effect's size
 _SPREADS = 0.0, 0.03, 0.1, 0.3, 1.0
-_USUAL = 0.3
+_USUAL = 0.3  # of shared effects, before theirs is sought
 # one out of so many costs the logarithm of their number
 _ODDS = math.log(2 * len(_SPREADS))
 

@@ -34,7 +34,7 @@ _MOST_COLUMNS = 12  # pairs of them are smoothed
 _MOST_ROWS, _LEAST_ROWS = 1500, 60
 # rows that are hidden together: a lone one, gaps, lost weeks
 _LENGTHS = 1, 5, 25
-_FIRST = _LENGTHS[1:2]
+_FIRST = _LENGTHS[1:2]  # that a first look hides
 _LEAST_VARIANCE = 1e-12  # in units of the states
 # share of hidden rows' squares that must be explained: weaker links
 # of the Denver air (0.01 to 0.03) harmed as often as they helped

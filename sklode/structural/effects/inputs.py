@@ -54,9 +54,9 @@ _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
 # of the oldest series' age: one that follows a curve of age, one that shows it
 _YOUNG = 0.5
-_OLD = 0.75
-_KNOTS_OF_AGE = 12
-_SIZES_OF_AGE = 1.0, 3.0, 10.0
+_OLD = 0.75  # of a series that shows it
+_KNOTS_OF_AGE = 12  # of a curve of age, at quantiles of the ages
+_SIZES_OF_AGE = 1.0, 3.0, 10.0  # of such a curve, that are tried, in spreads
 _FEWEST_AGES = 4  # different ones: a natural spline through three has one bend
 _MOST_GIVEN = 0.5  # share of observed rows, of a column whose rows are impulses
 _SPANS = 10.0  # in the longest series, of the longest memory
@@ -72,7 +72,7 @@ _MOST_KINDS = 3  # of days, beside the usual one
 # of what a category's level adds
 _SIZES = 1.0, 0.3, 0.1
 _SIZES_OF_DAYS = 3.0, 1.0, 0.3
-_SIZES_OF_TRADING = 1.0, 0.3, 0.1, 0.03
+_SIZES_OF_TRADING = 1.0, 0.3, 0.1, 0.03  # of trading days' effects
 _SIZES_OF_LEVELS = 2.0, 0.7, 0.25, 0.08
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 # of a kind: two weeks of it suffice, as the proof by folds decides;

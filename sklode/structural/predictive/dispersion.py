@@ -20,7 +20,7 @@ from sklode.structural.filter.system import THRESHOLD
 
 # harmonics, of the day and of the week
 _OF_DAY = 4
-_OF_WEEK = 2
+_OF_WEEK = 2  # a week's are smoother
 # of a week: rows farther apart tell nothing of it
 _MOST_GAP = 0.25
 ALIKE = 4.0

@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.structural.rows import Rows
 
-_LEVELS = np.arange(1, 20) / 20
+_LEVELS = np.arange(1, 20) / 20  # of quantiles that errors tell
 NORMAL = ndtri(_LEVELS)
 """Quantiles of a normal distribution: a q that changes nothing."""
 # errors that the normal distribution is worth
