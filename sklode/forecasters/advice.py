@@ -47,11 +47,11 @@ def remedy_of(
     own: pd.Series,
     history: History,
     parts: pd.DataFrame,
-    errors_of: Callable[[Any], pd.Series],
+    errors_by: Callable[[Any], pd.Series],
 ) -> str:
     """Return what helps a forecaster beside the ``best`` of the simple methods.
 
-    ``own`` are the errors of the one that is ``judged``, by origin, as ``errors_of``
+    ``own`` are the errors of the one that is ``judged``, by origin, as ``errors_by``
     gives them of others; ``parts`` are its ``components_``.
     """
     tried, settings = [], judged.get_params(deep=False)
@@ -60,7 +60,7 @@ def remedy_of(
         changed = judged.clone().set_params(**{name: value})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            errors = errors_of(changed)
+            errors = errors_by(changed)
         if is_better(errors, own):
             call = f"{type(judged).__name__}({name}={value!r})"
             return f"{call} had an MAE of {errors.mean():.3g}"

@@ -191,7 +191,7 @@ def _held_out(
             own=by_method.forecaster,
             history=history,
             parts=getattr(forecaster, "components_", pd.DataFrame()),
-            errors_of=lambda other: errors_of(results_of(other)),
+            errors_by=lambda other: errors_of(results_of(other)),
         )
         advice.append(
             f"{names_told.get(best, best)} was better on these rows: {remedy}"

@@ -209,7 +209,7 @@ def remedy(judged: StructuralForecaster, y: pd.Series, gains: list[float]) -> st
         own=own,
         history=forecaster._history,
         parts=forecaster.components_,
-        errors_of=lambda other: own - next(each),
+        errors_by=lambda other: own - next(each),
     )
 
 
