@@ -598,9 +598,10 @@ class FilteredColumn:
         candidate = candidate.of(some)
         # spaces differ by the covariance at the start alone
         space, states = self._space_before(candidate, np.array(leads))
-        found = model.filtered(space, rows, parts=parts, states=states)
+        system = space.system(model.schedule(rows))
+        found = model.run(system, space, rows.values, parts, states=states)
         more, less = backward().smooth_rows(
-            space.system(model.schedule(rows)),
+            system,
             v_F=found.v_F[:, None],
             inverse_F=found.inverse_F,
             gains=found.gains,
