@@ -147,7 +147,11 @@ def check_last(index: pd.Index, name: str) -> None:
     is_whole = pd.api.types.is_integer_dtype
     of_time = [k for k, level in enumerate(earlier) if isinstance(level, TIMES)]
     if not of_time and not pd.api.types.is_numeric_dtype(last.dtype):
-        of_time = [k for k, level in enumerate(earlier) if is_whole(level.dtype)]
+        of_time = [
+            k
+            for k, level in enumerate(earlier)
+            if is_whole(level.dtype) or date_call(level, "times") is not None
+        ]
     if not of_time:
         return
     level = of_time[-1]
@@ -170,7 +174,9 @@ def _word(level: pd.Index) -> str:
     """Return what a level of an index holds."""
     if isinstance(level, TIMES):
         return type(level).__name__
-    return "integers" if pd.api.types.is_integer_dtype(level.dtype) else "texts"
+    if pd.api.types.is_integer_dtype(level.dtype):
+        return "integers"
+    return "texts" if date_call(level, "times") is None else "dates"
 
 
 def _check_kind(index: pd.Index, name: str) -> None:

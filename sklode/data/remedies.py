@@ -57,51 +57,63 @@ def conversion(times: pd.Index, named: str) -> str | None:
 
 def numbers_call(texts: pd.Series, named: str) -> str | None:
     """Return the call that makes numbers of texts; None if not one of them is."""
-    seen = texts.dropna().astype(str)
-    if seen.str.fullmatch(r"-?\d+,\d+").any():
-        named = f"{named}.str.replace(',', '.')"
-        seen = seen.str.replace(",", ".")
+    known = texts.dropna()
+    seen, coerced = known.astype(str), ""
+    has_comma = seen.str.fullmatch(r"-?\d+(,\d+)+(\.\d+)?")
+    if has_comma.any():
+        # three digits after each comma: thousands
+        thousands = seen[has_comma].str.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?").all()
+        point = "" if thousands else "."
+        seen = seen.str.replace(",", point)
+        if not all(isinstance(item, str) for item in known):
+            named, coerced = f"{named}.astype(str)", ", errors='coerce'"
+        named = f"{named}.str.replace(',', {point!r})"
     is_number = pd.to_numeric(seen, errors="coerce").notna()
     if not is_number.any():
         return None
     # what is no number becomes NaN, which is missing
-    coerced = "" if is_number.all() else ", errors='coerce'"
+    if not is_number.all():
+        coerced = ", errors='coerce'"
     return f"pd.to_numeric({named}{coerced})"
 
 
 def index_line(table: pd.DataFrame, name: str) -> str | None:
-    """Return the line that makes an index of a table's columns of times and keys."""
+    """Return the line that makes an index of a table's columns of times and keys.
+
+    None: there are no times, or the index holds them.
+    """
     if isinstance(table.index.get_level_values(-1), TIMES):
         return None
-    texts = [column for column in table if _is_text(table[column])]
-    before, time = "", None
-    for column in table:
-        if isinstance(table[column].dtype, pd.DatetimeTZDtype | pd.PeriodDtype) or (
-            pd.api.types.is_datetime64_dtype(table[column].dtype)
-        ):
-            time = column
-            break
-        own = f"{name}[{column!r}]"
-        call = date_call(table[column], own) if column in texts else None
-        if call is not None:
-            before, time = f"{own} = {call}; ", column
-            break
-    if time is None:
+    calls = {column: _times_call(table, column, name) for column in table}
+    times = [column for column, call in calls.items() if call is not None]
+    if not times:
         return None
-    keys: list[Hashable] = [column for column in texts if column != time]
+    time = times[0]
+    # those of y are keys; of X they may be categories
+    texts = [column for column in table if _is_text(table[column].dtype)]
+    keys = [] if name.startswith("X") else [key for key in texts if key != time]
     if not keys and table[time].duplicated().any():
-        # of a panel whose keys are numbers: the first column that tells rows apart
-        others = [column for column in table if column != time]
-        keys = [k for k in others if not table.duplicated([k, time]).any()][:1]
-    levels = [*keys, time]
-    named = repr(levels if keys else time)
+        # of a panel: the first column that tells rows apart
+        others = [*texts, *(column for column in table if column not in texts)]
+        apart = (k for k in others if not table.duplicated([k, time]).any())
+        keys = [*apart][:1]
+    before = f"{name}[{time!r}] = {calls[time]}; " if calls[time] else ""
+    named = repr([*keys, time] if keys else time)
     return f"{before}{name} = {name}.set_index({named}).sort_index()"
 
 
-def _is_text(column: pd.Series) -> bool:
-    """Return whether a column holds texts, dates of Python or categories."""
-    return not (
-        pd.api.types.is_numeric_dtype(column.dtype)
-        or pd.api.types.is_datetime64_any_dtype(column.dtype)
-        or isinstance(column.dtype, pd.PeriodDtype)
-    )
+def _times_call(table: pd.DataFrame, column: Hashable, name: str) -> str | None:
+    """Return what makes times of a column, "" if it holds some; None: it is of none."""
+    dtype = table[column].dtype
+    if isinstance(dtype, pd.PeriodDtype) or pd.api.types.is_datetime64_any_dtype(dtype):
+        return ""
+    if not _is_text(dtype):
+        return None
+    return date_call(table[column], f"{name}[{column!r}]")
+
+
+def _is_text(dtype: object) -> bool:
+    """Return whether a column of this dtype holds texts, objects or categories."""
+    is_time = pd.api.types.is_datetime64_any_dtype(dtype)
+    is_number = pd.api.types.is_numeric_dtype(dtype)
+    return not (is_time or is_number or isinstance(dtype, pd.PeriodDtype))

@@ -127,6 +127,39 @@ def _conversion(data: object, name: str, is_of_arrow: bool) -> str:
 def _read_columns(
     data: pd.DataFrame, name: str, is_series: bool = False
 ) -> pd.DataFrame:
+    _check_names(data, name)
+    converted = {}
+    for column, dtype in data.dtypes.items():
+        own = data[column]
+        is_category_of_X = name.startswith("X") and is_category(own)
+        if _is_number(dtype) or is_category_of_X or not len(own):
+            continue
+        items, is_known = [*own], own.notna().to_numpy()
+        kinds = Real | Decimal | np.bool_
+        is_odd = is_known & [not isinstance(item, kinds) for item in items]
+        # the first that is no number, or the first of all where the dtype is at fault
+        where = int(np.argmax(is_odd))
+        if pd.api.types.is_object_dtype(dtype) or _is_decimal(dtype):
+            if not is_odd.any():
+                converted[column] = own.astype(object).where(is_known, np.nan)
+                continue
+            # a series in each cell, which sktime knows
+            if isinstance(items[where], pd.Series | np.ndarray):
+                continue
+        raise TypeError(
+            f"{name} must be numeric, {'not' if name[0] == 'y' else 'or'} categorical; "
+            f"got column {column!r} of dtype {dtype}, such as {items[where]!r} at "
+            f"{data.index[where]}. {_remedy(data, name, own, is_series)}."
+        )
+    if converted:
+        data = data.copy(deep=False)
+        for column, values in converted.items():
+            data[column] = values.to_numpy(dtype=np.float64)
+    return data
+
+
+def _check_names(data: pd.DataFrame, name: str) -> None:
+    """Check that columns have names of their own, and are none of a long table's."""
     names = {*data.columns}
     # Prophet's names of columns, and Nixtla's
     if {"ds", "y"} <= names or "unique_id" in names:
@@ -146,36 +179,6 @@ def _read_columns(
             f"got {twice[0]!r} more than once. "
             "Rename or drop one of them."
         )
-    converted = {}
-    for column, dtype in data.dtypes.items():
-        own = data[column]
-        if _is_number(dtype):
-            continue
-        if name.startswith("X") and is_category(own):
-            continue
-        is_known = own.notna().to_numpy()
-        kinds = Real | Decimal | np.bool_
-        items = [*own]
-        is_odd = is_known & [not isinstance(item, kinds) for item in items]
-        if pd.api.types.is_object_dtype(dtype) or _is_decimal(dtype):
-            if not is_odd.any():
-                converted[column] = own.astype(object).where(is_known, np.nan)
-                continue
-            # a series in each cell, which sktime knows
-            if isinstance(items[int(np.argmax(is_odd))], pd.Series | np.ndarray):
-                continue
-        # the first that is no number, or the first of all where the dtype is at fault
-        where = int(np.argmax(is_odd)) if is_odd.any() else 0
-        raise TypeError(
-            f"{name} must be numeric, {'not' if name[0] == 'y' else 'or'} categorical; "
-            f"got column {column!r} of dtype {dtype}, such as {items[where]!r} at "
-            f"{data.index[where]}. {_remedy(data, name, own, is_series)}."
-        )
-    if converted:
-        data = data.copy(deep=False)
-        for column, values in converted.items():
-            data[column] = values.to_numpy(dtype=np.float64)
-    return data
 
 
 def _is_decimal(dtype: object) -> bool:

@@ -122,6 +122,8 @@ def test_a_picture_draws_numbers_of_dtype_object() -> None:
 TEXTS: dict[str, tuple[Any, str]] = {
     "numbers": (lambda v: v.map(str), r"such as '10\.0' at .*2024-01-01"),
     "decimal commas": (lambda v: v.map(str).str.replace(".", ","), r"such as '10,0'"),
+    "thousands": (lambda v: v.map(lambda x: f"{1000 * x:,.0f}"), r"such as '10,000'"),
+    "commas among numbers": (lambda v: with_second(v, "10,5"), r"such as '10,5' at"),
     "a text among them": (lambda v: with_second(v, "n/a"), r"'n/a' at .*2024-01-02"),
     "a text among texts": (lambda v: with_second(v.map(str), "?"), "such as '10"),
     "a category": (lambda v: v.astype("category"), r"dtype category, such as 10\.0"),
@@ -142,8 +144,9 @@ def test_y_that_is_no_number_is_named_and_mended(
         with pytest.raises(TypeError, match=rf"got column 'v' of .*{message}") as info:
             refused(y)
     y = mended(info.value, y=y.copy())["y"]
-    assert np.asarray(y).dtype == np.float64
-    assert abs(np.nanmean(y) - Y.mean()) < 0.01
+    assert np.asarray(y).dtype.kind in "fi"
+    factor = 1000 if case == "thousands" else 1
+    assert abs(np.nanmean(y) / factor - Y.mean()) < 0.01
     assert fit(y).predict([1]).notna().to_numpy().all()
 
 
@@ -342,6 +345,25 @@ def test_times_and_keys_in_columns_become_the_index(case: str) -> None:
         )
 
 
+def test_categories_of_x_are_no_keys() -> None:
+    weather = X.assign(weather=["sun", "rain"] * 20, date=DAYS)
+    with pytest.raises(TypeError, match="got column 'date'") as info:
+        structural(Y, weather.reset_index(drop=True))
+    names = mended(info.value, X=weather.reset_index(drop=True))
+    assert [*names["X"].columns] == ["a", "b", "weather"]
+    of_shops = shops(weather.drop(columns="date")).reset_index()
+    with pytest.raises(TypeError, match=r"set_index\(\['shop', 'when'\]\)"):
+        structural(shops(Y), of_shops)
+
+
+def test_a_table_without_rows_has_no_first_offender() -> None:
+    empty = pd.DataFrame({"v": pd.to_datetime([])}, index=DAYS[:0])
+    with pytest.raises(ValueError, match="y must hold at least one row"):
+        structural(empty)
+    with pytest.raises(ValueError, match="X must have a row at every stamp"):
+        structural(Y, empty)
+
+
 def test_rows_of_several_series_are_told_apart_by_keys() -> None:
     y = OF_SHOPS.assign(shop=OF_SHOPS["shop"].map({"p": 3, "q": 7})).set_index("date")
     message = r"at row 40\. Keep one row .* Rows of several series need their keys"
@@ -384,6 +406,16 @@ def test_times_before_keys_are_turned(case: str, integers: bool, fit: Any) -> No
     rows = mended(info.value, index=rows)["index"]
     assert forecaster.predict_at(rows).shape == (2, 1)
     assert rows.get_level_values(-1)[0] == times[0]
+
+
+def test_dates_of_python_before_keys_are_turned_and_as_keys_are_keys() -> None:
+    dates = shops(Y.set_axis(DAYS.date))
+    with pytest.raises(ValueError, match="dates in level 0, texts in the last") as info:
+        structural(dates.swaplevel())
+    pd.testing.assert_frame_equal(mended(info.value, y=dates.swaplevel())["y"], dates)
+    keys = {"p": "2020-01-01", "q": "2020-02-01"}
+    of_dates = shops(Y.reset_index(drop=True)).rename(index=keys, level=0)
+    assert structural(of_dates).predict([1]).index[0] == ("2020-01-01", 40)
 
 
 def test_x_with_times_before_keys_is_turned() -> None:
