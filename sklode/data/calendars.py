@@ -14,14 +14,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Flags, Frame, Numbers
-from sklode.data.ticks import DAY, WEEK, stamps_of
+from sklode.data.ticks import DAY, stamps_of
 
 _FEWEST_MONTHS = 3  # that what a month does shows in are more
-_MOST_GAP = 4 * DAY  # of rows that show it
+_MOST_GAP = 4  # days between rows that show it
 # a quarter of a year is seen twice in more weeks than this
 _FEWEST_WEEKS = 65
-_FIRST_MONDAY = np.datetime64("1970-01-05", "ns")
-_WEEK = np.timedelta64(WEEK, "ns")
+# days: a finer unit would narrow what they are added to
+_FIRST_MONDAY = np.datetime64("1970-01-05", "D")
+_WEEK = np.timedelta64(7, "D")
 _MONTH = np.timedelta64(1, "M")
 _WEEKDAYS = "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"
 _FEWEST_DAYS = 5  # that show closed nights
@@ -51,7 +52,8 @@ def _wall(ticks: Numbers, like: pd.Index) -> NDArray[np.datetime64]:
     """Return the date and time on the wall, of a period where it begins."""
     stamps = stamps_of(ticks, like)
     if isinstance(stamps, pd.PeriodIndex):
-        stamps = stamps.to_timestamp()
+        # in a unit that reaches them: nanoseconds do from 1677 to 2262 only
+        return np.asarray(stamps.to_timestamp().to_numpy())
     local = stamps.tz_localize(None)
     found: NDArray[np.datetime64] = local.to_numpy("datetime64[ns]")
     return found
@@ -61,8 +63,7 @@ def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
     """Return the share of its month that has passed at each stamp."""
     wall = _wall(ticks, like)
     month = wall.astype("datetime64[M]")
-    first = month.astype("datetime64[ns]")
-    end = (month + _MONTH).astype("datetime64[ns]")
+    first, end = month.astype(wall.dtype), (month + _MONTH).astype(wall.dtype)
     # lengths of time divide to a float64
     share: Array = (wall - first) / (end - first)
     return share
@@ -149,8 +150,7 @@ def shows_months(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
     n_months = len(np.unique(wall.astype("datetime64[M]")))
     if n_months <= _FEWEST_MONTHS:
         return False
-    gaps = np.diff(wall).astype(np.int64)
-    return bool(np.median(gaps) <= _MOST_GAP)
+    return bool(np.median(np.diff(wall)) <= np.timedelta64(_MOST_GAP, "D"))
 
 
 class RowPeriod(NamedTuple):

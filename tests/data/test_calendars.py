@@ -204,6 +204,9 @@ def test_weeks_are_those_of_iso_8601_on_the_wall() -> None:
     weeks = days.isocalendar().week.to_numpy()
     for index in (days, days.to_period("D")):
         np.testing.assert_array_equal(week_of_year(ticks_of(index), index), weeks)
+    # where nanoseconds do not reach
+    far = pd.period_range("2970-01-01", "2979-12-31", freq="D")
+    np.testing.assert_array_equal(week_of_year(ticks_of(far), far), far.week)
     local = pd.DatetimeIndex(["2024-01-07 23:30"], tz="UTC").tz_convert("Asia/Tokyo")
     assert week_of_year(ticks_of(local), local)[0] == 2
 
