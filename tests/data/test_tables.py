@@ -13,7 +13,6 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.tables import read_table
-from sklode.plotting import plot_forecast
 from tests.remedies import mended
 from tests.series import tiny
 
@@ -111,12 +110,6 @@ def test_decimals_of_arrow_are_numbers() -> None:
     decimals = Y.map(lambda x: Decimal(str(x))).astype(dtype)
     expected = structural(Y).predict([1])
     pd.testing.assert_series_equal(structural(decimals).predict([1]), expected)
-
-
-def test_a_picture_draws_numbers_of_dtype_object() -> None:
-    pytest.importorskip("matplotlib")
-    line, *_ = plot_forecast(OBJECTS["decimals"](Y)).lines
-    np.testing.assert_array_equal(line.get_ydata(), Y)
 
 
 TEXTS: dict[str, tuple[Any, str]] = {
