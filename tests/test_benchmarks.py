@@ -430,6 +430,7 @@ def test_records_of_published_sets_keep_their_gaps(
 GLUCOSE = "published models but ARIMA learned from all persons before"
 
 
+@pytest.mark.slow
 def test_glucose_is_scored_by_the_protocol_of_glucobench(
     tmp_path: Path, last_values: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -472,6 +473,7 @@ def test_windows_and_persons_of_glucose_are_those_of_glucobench() -> None:
     assert module.over_seeds(by_person)["mean MSE"] == pytest.approx(mean)
 
 
+@pytest.mark.slow
 def test_rows_a_second_are_told(load: Load) -> None:
     table = load("rows_a_second").main(["--rows", "300"])
     assert table["case"].tolist() == ["half hours", "made up"]

@@ -99,6 +99,7 @@ def test_the_rows_of_a_panel_are_split_within_each_series() -> None:
         assert score == pytest.approx(minus_rmse(forecast, y.iloc[test]))
 
 
+@pytest.mark.slow
 def test_a_search_over_a_network_that_does_not_count_says_so() -> None:
     y = waves(uneven_stamps())
     search = GridSearchCV(tiny(model="hybrid"), {"hidden_size": [2, 5]}, cv=CV)

@@ -13,6 +13,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.tables import read_table
+from tests.cases import mostly_slow, slow
 from tests.remedies import mended
 from tests.series import tiny
 
@@ -39,9 +40,9 @@ def shops(table: Any) -> pd.DataFrame:
     return pd.concat({key: pd.DataFrame(table) for key in "pq"}, names=names)
 
 
-FITS = pytest.mark.parametrize("fit", [structural, network])
+FITS = pytest.mark.parametrize("fit", [structural, slow(network)])
 SHAPES: dict[str, Any] = {"single": lambda table: table, "panel": shops}
-SHAPED = pytest.mark.parametrize("shape", SHAPES)
+SHAPED = pytest.mark.parametrize("shape", mostly_slow(SHAPES))
 
 
 def with_second(column: pd.Series, value: Any) -> pd.Series:

@@ -120,6 +120,7 @@ def test_states_solve_the_networks_equation() -> None:
     np.testing.assert_allclose((after - before) / 0.2, speed, rtol=0.05, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_states_of_many_columns_flow_each_by_itself() -> None:
     index = uneven_stamps(30)
     y = pd.DataFrame({f"c{k}": waves(index, k) for k in range(10)})

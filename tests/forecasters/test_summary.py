@@ -226,6 +226,7 @@ def test_the_first_setting_that_helps_is_told_or_that_none_does() -> None:
     assert "bounds=(None, 10.8)) had an MAE of" in remedy(plain, clipped, [-0.1, 0.1])
 
 
+@pytest.mark.slow
 def test_holidays_that_stand_out_are_told_with_their_country() -> None:
     holidays = pytest.importorskip("holidays")
     days = pd.date_range("2021-01-04", periods=900)
@@ -293,6 +294,7 @@ def test_seconds_are_told_without_an_exponent(seconds: float, told: str) -> None
     assert forecaster.summary(0)["time"] == f"fit took {told} s"
 
 
+@pytest.mark.slow
 def test_growth_that_has_ended_is_told() -> None:
     growth = pd.Series(2.0 * np.arange(150).clip(max=140))
     growth += 6 * np.random.default_rng(1).standard_normal(150)
@@ -318,7 +320,7 @@ def test_what_the_network_adds_is_told() -> None:
     ("shares", "told"),
     [
         ([0.25, 0.75], "0.5 on average (0.25 of y0, 0.75 of y1)"),
-        (np.linspace(0, 1, 11), "0.5 on average (0 of y0 to 1 of y10)"),
+        slow(np.linspace(0, 1, 11), "0.5 on average (0 of y0 to 1 of y10)"),
         ([0.5], "0.5 on average,"),
     ],
     ids=["few", "many", "one"],

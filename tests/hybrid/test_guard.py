@@ -235,6 +235,7 @@ def test_a_level_that_is_nearly_exact_is_not_moved() -> None:
     assert found is None or found.weights.max() < 1e-3
 
 
+@pytest.mark.slow
 def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
     """Also where another column's rows after the origin would tell it."""
     y = led(180)
@@ -245,7 +246,7 @@ def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
     queries, before = made.queries, made.before
     forecaster: Any = StructuralForecaster(seasons=None, logarithm=False).fit(y[:20])
     ahead = set()
-    for window in np.unique(queries.window)[::9]:
+    for window in np.unique(queries.window)[::4]:
         mine = queries.window == window
         n_seen = before.lengths[window]
         forecaster._history = History.of(y.iloc[:n_seen], None)

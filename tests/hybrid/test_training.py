@@ -278,7 +278,8 @@ def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
 
 
 @pytest.mark.usefixtures("proving")
-@pytest.mark.parametrize("power", [200, slow(-200)])
+@pytest.mark.slow
+@pytest.mark.parametrize("power", [200, -200])
 def test_numbers_of_any_size_are_learned_alike(power: int) -> None:
     y = series()
     usual, found = (auto().fit(y * 10.0**k).history_["loss"] for k in (0, power))

@@ -130,7 +130,8 @@ def test_the_rate_of_rare_events_is_found(rate: Any, most: float) -> None:
     assert np.mean(errors) < most
 
 
-@pytest.mark.parametrize("kind", ["poisson", slow("rain")])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["poisson", "rain"])
 def test_intervals_cover(kind: str) -> None:
     covered = []
     for seed in range(6):

@@ -40,7 +40,8 @@ def widths(forecaster: StructuralForecaster, log: bool = False) -> pd.Series:
     return (found.iloc[:, 1] - found.iloc[:, 0]).groupby("key").mean()
 
 
-@pytest.mark.parametrize("logarithm", [slow(False), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("logarithm", [False, True])
 def test_each_series_has_intervals_of_its_own_width(
     logarithm: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,7 @@ def test_a_category_that_ends_has_its_usual_frequencies() -> None:
     np.testing.assert_allclose(paths.std(), y[SEEN].std(), rtol=0.15)
 
 
+@pytest.mark.slow
 @UNKNOWN
 def test_each_series_of_a_panel_forecasts_its_own_x() -> None:
     X2 = X[["u"]].assign(u=-X["u"])
@@ -154,6 +155,7 @@ def test_each_series_of_a_panel_forecasts_its_own_x() -> None:
     assert abs(found["b"].iloc[0] - y.loc["b", "y"].iloc[-1]) < 20
 
 
+@pytest.mark.slow
 @UNKNOWN
 def test_a_file_forecasts_an_unknown_x_as_before(fitted: Any, tmp_path: Any) -> None:
     last, own = SEEN[-60:], X[["u"]]

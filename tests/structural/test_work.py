@@ -16,6 +16,7 @@ from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.design import Design
 from sklode.structural.filtered_column import FilteredColumn
 from sklode.structural.predictive.scale_by_lead import VarianceInflation
+from tests.cases import slow
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def rows(y: pd.DataFrame) -> Any:
     return StructuralForecaster(seasons=None).fit(y)._history.rows
 
 
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("n", [1, slow(3)])
 def test_a_fit_makes_tables_once_and_filters_columns_only_to_couple_them(
     n: int, calls: Counter[str]
 ) -> None:

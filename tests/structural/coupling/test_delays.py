@@ -181,6 +181,7 @@ def test_columns_that_swing_to_and_fro_have_no_delays() -> None:
     assert delays(level(pd.DataFrame(place, columns=["prey", "hunters"]))) == []
 
 
+@pytest.mark.slow
 def test_more_columns_than_are_looked_at_have_no_delays() -> None:
     y = led()
     noise = np.random.default_rng(0).standard_normal((len(y), 7))

@@ -274,6 +274,7 @@ def test_the_more_columns_the_less_is_expected_of_each() -> None:
     assert inputs.log_odds(shape) == shape.log_odds
 
 
+@pytest.mark.slow
 def test_a_column_may_act_at_once_and_late() -> None:
     rng = np.random.default_rng(0)
     t = pd.date_range("2024-01-01", periods=1500, freq="h")

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from tests.cases import slow
 
 
 def power(start: str, n_days: int, freq: str = "30min") -> pd.Series:
@@ -51,7 +50,8 @@ def test_nights_are_dark_in_all_answers() -> None:
     assert (paths.to_numpy().reshape(20, -1)[:, dark] == 0).all()
 
 
-@pytest.mark.parametrize("days", [slow(2), 10])
+@pytest.mark.slow
+@pytest.mark.parametrize("days", [2, 10])
 def test_dawn_comes_earlier_in_spring(days: int) -> None:
     past, ahead = split(power("2024-02-20", 30 + days, "15min"), days)
     interval = fitted(past).predict_interval(fh=ahead.index, coverage=0.9)

@@ -165,6 +165,7 @@ def test_intervals_hold_what_they_say_where_noise_is_no_normal(
     assert 0.85 <= after[1] <= 0.95
 
 
+@pytest.mark.slow
 def test_skewed_noise_leaves_means_and_moves_both_ends() -> None:
     rng = np.random.default_rng(0)
     days = pd.date_range("2015-01-01", periods=1800)

@@ -295,7 +295,7 @@ def test_what_recurs_in_a_year_without_a_rule_is_forecast(
 
 
 @pytest.mark.parametrize(
-    ("period", "name"), [("1D", "day_before"), ("7D", "week_before")]
+    ("period", "name"), [("1D", "day_before"), slow("7D", "week_before")]
 )
 def test_what_changes_from_day_to_day_or_week_to_week_is_forecast(
     period: str, name: str, monkeypatch: pytest.MonkeyPatch
@@ -327,6 +327,7 @@ def test_all_answers_move_alike(forecaster: StructuralForecaster) -> None:
     assert (np.abs(middle - points) < 0.25 * spread).all()
 
 
+@pytest.mark.slow
 def test_rows_between_others_do_not_look_back() -> None:
     y = park(560)
     gap = y.index[500:510]
@@ -391,6 +392,7 @@ def test_a_day_told_does_not_come_back_a_year_later() -> None:
     assert error.iloc[10] < 30
 
 
+@pytest.mark.slow
 def test_series_of_a_panel_look_back_each_on_its_own() -> None:
     one, other = park(560), park(560, seed=5) + 50
     panel = pd.concat({"a": one, "b": other}).rename_axis(["park", "day"]).to_frame("y")

@@ -94,6 +94,7 @@ def test_series_with_zeros_leave_others_their_season() -> None:
     np.testing.assert_allclose(whole, parts["signal"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_like_series_stay_together_though_some_have_zeros() -> None:
     rng = np.random.default_rng(1)
     rows = {str(k): pd.Series(rng.poisson(3, 24), DAYS[:24]) for k in range(12)}
