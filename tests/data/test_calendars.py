@@ -151,7 +151,7 @@ def hourly(tz: Any = None) -> tuple[pd.Series, pd.Series]:
 def test_hours_of_a_holiday_are_those_of_a_free_day_in_the_zone(tz: Any) -> None:
     y, free = hourly(tz)
     start = pd.Timestamp("2023-07-24", tz=tz)
-    past, ahead = y[y.index < start][-24 * 7 * 16 :], y[y.index >= start][:96]
+    past, ahead = y[y.index < start][-24 * 7 * 12 :], y[y.index >= start][:96]
     found = structural(holidays=free).fit(past).predict(fh=ahead.index)
     errors = found - ahead
     assert errors.abs().mean() < 1.5
@@ -317,6 +317,7 @@ def test_a_fit_after_pretrain_keeps_its_holidays() -> None:
         forecaster.set_params(holidays=FREE[:3]).fit(sold()[:100])
 
 
+@pytest.mark.slow
 def test_long_tables_that_differ_in_the_middle_are_others() -> None:
     table = pd.Series("free", DAYS[::3])
     forecaster = structural(holidays=table).pretrain(halves())

@@ -84,7 +84,7 @@ def test_what_lies_beyond_a_gap_is_not_shown_to_the_network(forecaster: Any) -> 
 
 @pytest.fixture(scope="module")
 def in_gaps() -> tuple[Validation, Observations]:
-    walk = np.random.default_rng(0).normal(size=300).cumsum()
+    walk = np.random.default_rng(0).normal(size=220).cumsum()
     y = pd.Series(walk, name="walk")
     rows = Observations.from_frame(y.to_frame())
     cut, level, units = held_out(rows)

@@ -227,6 +227,7 @@ def answers(forecaster: Any) -> list[pd.DataFrame]:
     ]
 
 
+@pytest.mark.slow
 def test_a_file_and_a_pickle_answer_as_the_forecaster(tmp_path: Any) -> None:
     forecaster = fitted(0.4, channels(uneven_stamps(60))["a"])
     forecaster.save_weights(tmp_path / "file")

@@ -56,6 +56,7 @@ def test_each_series_has_intervals_of_its_own_width(
         assert 0.7 < width / expected < 1.4
 
 
+@pytest.mark.slow
 def test_a_constant_series_keeps_its_level_and_widens_no_other() -> None:
     y = panel()
     flat = pd.concat({"flat": pd.Series(7.0, DAYS)}, names=["key", "day"])

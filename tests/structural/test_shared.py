@@ -461,7 +461,7 @@ def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:
 # Attributes
 
 
-@pytest.mark.parametrize("is_missing", [slow(False), True])
+@pytest.mark.parametrize("is_missing", [False, slow(True)])
 def test_attributes_of_series_tell_of_their_levels(is_missing: bool) -> None:
     rng = np.random.default_rng(0)
     size, region = rng.normal(size=(30, 1)), rng.choice(["north", "south"], (30, 1))

@@ -174,7 +174,7 @@ def test_a_file_forecasts_an_unknown_x_as_before(fitted: Any, tmp_path: Any) -> 
 def test_a_network_reads_finite_numbers(guard: bool) -> None:
     forecaster = tiny(LatentODELSTMForecaster, model="hybrid", guard=guard)
     # a guard needs 300 rows
-    last = SEEN if guard else SEEN[-90:]
+    last = SEEN if guard else SEEN[-60:]
     own, rng = X[["u"]], np.random.default_rng(0)
     holes = own.loc[last].mask(rng.random((len(last), 1)) < 0.2)
     forecaster.fit(Y[last], holes)

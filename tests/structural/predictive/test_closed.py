@@ -88,6 +88,7 @@ def test_a_shop_that_closed_for_good_stays_as_it_is_forecast() -> None:
     assert (fitted(sold).predict(fh=range(1, 8)) >= 0).all()
 
 
+@pytest.mark.slow
 def test_each_series_of_a_panel_has_its_own_hours() -> None:
     rng = np.random.default_rng(4)
     hours = pd.date_range("2023-01-02", periods=24 * 30, freq="h")
