@@ -52,8 +52,9 @@ def _wall(ticks: Numbers, like: pd.Index) -> NDArray[np.datetime64]:
     """Return the date and time on the wall, of a period where it begins."""
     stamps = stamps_of(ticks, like)
     if isinstance(stamps, pd.PeriodIndex):
-        # in a unit that reaches them: nanoseconds do from 1677 to 2262 only
-        return np.asarray(stamps.to_timestamp().to_numpy())
+        # by way of microseconds, for nanoseconds end in the years 1677 and 2262
+        starts: Numbers = stamps.asfreq("us", how="start").asi8
+        return starts.view("datetime64[us]")
     local = stamps.tz_localize(None)
     found: NDArray[np.datetime64] = local.to_numpy("datetime64[ns]")
     return found

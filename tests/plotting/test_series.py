@@ -156,6 +156,13 @@ def test_missing_and_infinite_values_are_absent() -> None:
     assert not plot_forecast(both)[1].lines
 
 
+def test_numbers_of_dtype_object_are_drawn() -> None:
+    y = waves(uneven_stamps()).round(3)
+    decimals = y.map(lambda value: Decimal(str(value))).astype(object)
+    found = line(plot_forecast(decimals), "observed")
+    np.testing.assert_array_equal(found.get_ydata(), y)
+
+
 def test_a_single_step_is_a_marker_and_a_bar() -> None:
     axes = plot_forecast(SEEN, AHEAD[:1], intervals(AHEAD[:1]))
     assert line(axes, "forecast").get_marker() == "o"
