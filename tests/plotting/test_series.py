@@ -324,10 +324,3 @@ def test_without_matplotlib_the_message_says_how_to_install_it(
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r'pip install "sklode\[plot\]"'):
         plot_forecast(Y)
-
-
-def test_numbers_of_dtype_object_are_drawn() -> None:
-    y = pd.Series([1.5, 2.25, 0.5])
-    line, *_ = plot_forecast(y.map(Decimal).astype(object)).lines
-    np.testing.assert_array_equal(line.get_ydata(), y)
-    plt.close("all")
