@@ -91,8 +91,8 @@ def _check_container(data: object, name: str) -> None:
     if not is_of_arrow and module not in ("builtins", "pandas", "sktime", "torch"):
         return
     raise TypeError(
-        f"{name} must be a Series or DataFrame of pandas whose index holds the times, "
-        "an array, or a list of a DataFrame for each series; got "
+        f"{name} must be of type Series or DataFrame of pandas, whose index holds the "
+        "times, an array, or a list of a DataFrame for each series; got "
         f"{type(data).__name__}{f' of {module}' if is_of_arrow else ''}. "
         f"{_conversion(data, name, is_of_arrow)}."
     )

@@ -56,6 +56,7 @@ class FilteredColumn:
     table: ChannelRows
     span: float
     periods: dict[str, float]  # of `Design`
+    members: Numbers  # (series,), see `Candidate.own`
     spaces: list[StateSpace]
     states: list[States]
     sums: Array  # (series, memory), decayed innovations of each one's heaviest
@@ -86,6 +87,7 @@ class FilteredColumn:
             table=table.where(slice(0)),
             span=span,
             periods=periods or {},
+            members=np.full(n, -1) if members is None else members,
             spaces=spaces,
             states=[
                 one.first(space, n) for one, space in zip(own, spaces, strict=True)
@@ -335,7 +337,8 @@ class FilteredColumn:
             ahead, found[k] = self._ahead[k], {}
             for name, period in shown.items():
                 naive = SeasonalNaive(rows, added, period, farthest)
-                one = found[k][name] = Combination.measured(naive, ahead)
+                one = Combination.measured(naive, ahead, self.members >= 0)
+                found[k][name] = one
                 ahead = [(j, one.left(j, own)) for j, own in ahead]
         return found
 

@@ -52,7 +52,7 @@ def test_a_table_of_probabilities_is_refused() -> None:
 
 
 def test_an_empty_list_is_no_table() -> None:
-    with pytest.raises(TypeError, match="X must be a Series or DataFrame of pandas"):
+    with pytest.raises(TypeError, match="X must be of type Series or Data"):
         fitted(X=[])
 
 

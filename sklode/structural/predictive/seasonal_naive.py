@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.links import LEAST
 from sklode.data.ticks import DAY, WEEK, rows_before, tick_length
 from sklode.structural.filter.system import THRESHOLD
@@ -141,11 +141,16 @@ class Combination(NamedTuple):
 
     @classmethod
     def measured(
-        cls, naive: SeasonalNaive, several: list[tuple[int, Ahead]]
+        cls,
+        naive: SeasonalNaive,
+        several: list[tuple[int, Ahead]],
+        is_member: Flags,
     ) -> Combination:
         """Weigh it by the errors ahead that `spread_ahead` found at rows of series.
 
-        Of each series the slope is shrunk to what others have, and this to zero.
+        Of each series the slope is shrunk to what others of the panel have that a model
+        was fitted on, ``is_member`` (series,), and this to zero. What is no member may
+        be rows of one, up to an earlier origin.
         """
         n_series = len(naive.table.lengths)
         nothing = cls(naive, np.zeros(1), np.zeros((n_series, 1)))
@@ -156,12 +161,14 @@ class Combination(NamedTuple):
             for k, own in several
         ]
         errors, leads, rows, more = map(np.concatenate, zip(*each, strict=True))
-        is_known = np.isfinite(errors) & np.isfinite(more)
-        if not is_known.any():
+        has_come, is_known = np.isfinite(errors), np.isfinite(more)
+        if not (has_come & is_known).any():
             return nothing
+        # by what was asked, and not by what is known: values decide no lead
+        part, medians = parts_of(leads[has_come], method="lower")
+        part, is_known = part[is_known[has_come]], has_come & is_known
         errors, more = np.clip(errors[is_known], -CLIPPED, CLIPPED), more[is_known]
         rows, series = rows[is_known], naive.table.series
-        part, medians = parts_of(leads[is_known], method="lower")
         products, squares = np.zeros((2, n_series, len(medians)))
         np.add.at(products, (series[rows], part), errors * more)
         np.add.at(squares, (series[rows], part), more**2)
@@ -177,7 +184,9 @@ class Combination(NamedTuple):
         error = np.sqrt(left / squares / np.maximum(n, 1.0)[:, None])
         slope = np.maximum(slope - error, 0.0)
         own = trust * slope
-        others = (own.sum(axis=0) - own) / (n > 0).sum()
+        of_members = own * is_member[:, None]
+        n_members = max((is_member & (n > 0)).sum(), 1)
+        others = (of_members.sum(axis=0) - of_members) / n_members
         return cls(naive, medians, np.clip(own + (1 - trust) * others, 0.0, 1.0))
 
     def _weight(self, series: Numbers | int, ahead: Array) -> Array:

@@ -125,7 +125,7 @@ def test_variances_are_those_of_the_quantiles(link: Link) -> None:
             np.stack([NORMAL, 0.6 * NORMAL, skewed]), np.array([1, 2])
         ),
     )
-    drawn = mixture.quantiles((np.arange(150) + 0.5) / 150)
+    drawn = mixture.quantiles((np.arange(600) + 0.5) / 600)
     np.testing.assert_allclose(mixture.variance(), drawn.var(axis=1), rtol=0.03)
     if link.is_identity:
         within = Between(mixture, np.array([-50.0, 50.0]))

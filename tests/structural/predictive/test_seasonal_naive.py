@@ -55,6 +55,13 @@ def naive(
     return SeasonalNaive(rows, added, period=YEAR, farthest=farthest)
 
 
+def measured(
+    naive: SeasonalNaive, ahead: list[tuple[int, Ahead]], members: Any = True
+) -> Combination:
+    is_member = np.broadcast_to(members, len(naive.table.lengths))
+    return Combination.measured(naive, ahead, is_member)
+
+
 def values(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(n)
 
@@ -160,14 +167,14 @@ def test_no_forecast_is_compared_with_rows_after_its_origin() -> None:
 
 def test_the_weight_is_the_slope_of_errors_shrunk_by_how_few_rows_tell() -> None:
     rows = table(values(200))
-    found = Combination.measured(naive(rows), [(0, looked_ahead(rows, 0, 0.5))])
+    found = measured(naive(rows), [(0, looked_ahead(rows, 0, 0.5))])
     # rows 61 to 199 were asked, of which four count as one
     n = 139 / 4
     np.testing.assert_allclose(found.weights, 0.5 * n / (n + 10))
     # of errors that are of the other sign, and of larger ones
     for share, weight in ((-0.5, 0.0), (2.0, 1.0)):
         ahead = [(0, looked_ahead(rows, 0, share))]
-        found = Combination.measured(naive(rows), ahead)
+        found = measured(naive(rows), ahead)
         np.testing.assert_allclose(found.weights, weight)
 
 
@@ -177,7 +184,7 @@ def test_a_weight_that_is_not_sure_counts_less_by_its_standard_error() -> None:
     noise = np.random.default_rng(3).standard_normal(ahead.errors.shape)
     ahead = ahead._replace(errors=ahead.errors + 0.3 * noise)
     more, n = naive(rows).more(0, ahead), 139 / 4
-    found = Combination.measured(naive(rows), [(0, ahead)])
+    found = measured(naive(rows), [(0, ahead)])
     for lead, weight in zip(found.leads, found.weights[0], strict=True):
         mine = (ahead.leads == lead) & np.isfinite(more)
         if not np.isin(lead, [1.0]):  # other parts have several leads
@@ -189,13 +196,13 @@ def test_a_weight_that_is_not_sure_counts_less_by_its_standard_error() -> None:
     assert found.weights.max() < 0.8 * n / (n + 10)
     # of chance alone next to nothing counts
     chance = [(0, ahead._replace(errors=noise))]
-    assert Combination.measured(naive(rows), chance).weights.max() < 0.1
+    assert measured(naive(rows), chance).weights.max() < 0.1
 
 
 def test_weights_differ_by_lead() -> None:
     rows = table(values(200))
     share = np.repeat([0.0, 0.2, 0.4, 0.6], [1, 2, 2, 3])
-    found = Combination.measured(naive(rows), [(0, looked_ahead(rows, 0, share))])
+    found = measured(naive(rows), [(0, looked_ahead(rows, 0, share))])
     n = 139 / 4
     expected = np.array([0.0, 0.2, 0.4, 0.6]) * n / (n + 10)
     np.testing.assert_allclose(found.leads, [1.0, 2.5, 4.5, 7.0], atol=0.5)
@@ -206,7 +213,7 @@ def test_a_series_is_shrunk_to_others_and_one_that_does_not_tell_is_as_these() -
     rows = table(values(200), values(200, 1), values(70, 2), values(30, 3))
     shares = 0.2, 0.4, 0.9
     ahead = [(k, looked_ahead(rows, k, share)) for k, share in enumerate(shares)]
-    found = Combination.measured(naive(rows), ahead).weights
+    found = measured(naive(rows), ahead).weights
     n = np.array([139, 139, 9]) / 4
     trust = n / (n + 10)
     own = np.array(shares) * trust
@@ -216,10 +223,22 @@ def test_a_series_is_shrunk_to_others_and_one_that_does_not_tell_is_as_these() -
     np.testing.assert_allclose(found[3], own.mean())
 
 
+def test_what_is_no_member_tells_others_nothing() -> None:
+    rows = table(values(200), values(200, 1), values(30, 2))
+    ahead = [(k, looked_ahead(rows, k, share)) for k, share in enumerate((0.2, 0.8))]
+    members = np.array([True, False, False])
+    first, second, third = measured(naive(rows), ahead, members).weights
+    trust = (139 / 4) / (139 / 4 + 10)
+    np.testing.assert_allclose(first, 0.2 * trust)
+    # but it is told by members
+    np.testing.assert_allclose(second, 0.8 * trust + (1 - trust) * 0.2 * trust)
+    np.testing.assert_allclose(third, 0.2 * trust)
+
+
 def test_errors_that_are_left_are_those_of_the_combination() -> None:
     rows = table(values(200))
     ahead = looked_ahead(rows, 0, 0.5)
-    found = Combination.measured(naive(rows), [(0, ahead)])
+    found = measured(naive(rows), [(0, ahead)])
     left = found.left(0, ahead)
     weight = found.weights[0, 0]
     expected = ahead.errors * (1 - weight / 0.5)
