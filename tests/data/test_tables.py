@@ -259,10 +259,12 @@ def test_other_containers_are_told_how_to_become_a_table(case: str, fit: Any) ->
     make, message = CONTAINERS[case]
     alone, controlled = fit(Y), fit(Y, X)
     for ask in (fit, alone.update, alone.score, alone.predict_residuals):
-        with pytest.raises(TypeError, match=f"y must be a Series or .*{message}") as y:
+        with pytest.raises(
+            TypeError, match=f"y must be of type Series or .*{message}"
+        ) as y:
             ask(make(Y))
     for question in QUESTIONS.values():
-        with pytest.raises(TypeError, match=f"X must be a Series or .*{message}"):
+        with pytest.raises(TypeError, match=f"X must be of type Series or .*{message}"):
             question(controlled, make(X_AHEAD["a"]))
     found = mended(y.value, y=make(Y), stamps=DAYS)["y"]
     forecast = fit(found).predict([1]).iloc[0]
