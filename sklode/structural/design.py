@@ -144,7 +144,13 @@ class Design:
             times=times,
             columns=self.standard(columns),
             begins=self._begins(rows, times),
+            starts=self._starts(rows),
         )
+
+    def _starts(self, rows: Observations) -> Array:
+        """Return the time of each series' first row since the first of all."""
+        firsts = rows.ticks[np.minimum(rows.bounds[:-1], len(rows.ticks) - 1)]
+        return ticks_between(firsts.min(), firsts) / self.unit
 
     def _begins(self, rows: Observations, times: Array) -> Array:
         """Return the time of each series' first value, (series,); or first row."""

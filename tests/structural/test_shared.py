@@ -458,6 +458,54 @@ def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:
     assert "age (curve)" not in parts
 
 
+@pytest.mark.parametrize("change", ["opened", "closed"])
+def test_what_all_series_do_at_one_time_is_no_curve_of_age(change: str) -> None:
+    rng = np.random.default_rng(2)
+    common = 2 * rng.normal(size=60).cumsum()
+    y = 50 + 5 * rng.normal(size=(14, 1)) + common + rng.normal(size=(14, 60))
+    y[12:, slice(30) if change == "opened" else slice(20, 60)] = np.nan
+    data = table([f"s{k:02d}" for k in range(14)], DAYS, y=y)
+    found = {}
+    for n in (12, 14):  # of which two opened late, or closed
+        shops = data[data.index.get_level_values(0) < f"s{n:02d}"].dropna()
+        forecaster = StructuralForecaster().fit(shops)
+        assert "age (curve)" not in parts_of(forecaster)
+        found[n] = forecaster.predict(fh=[20]).y.iloc[:12].to_numpy()
+    assert np.abs(found[14] - found[12]).max() < 3
+
+
+@pytest.mark.parametrize("n_young", [1, 4])
+def test_an_index_of_ages_has_a_curve_for_a_single_young_series(n_young: int) -> None:
+    rng, age = np.random.default_rng(0), np.arange(10)
+    curve = 60 * (1 - np.exp(-age / 5))
+    y = curve * (1 + 0.03 * rng.normal(size=(14, 1))) + 0.5 * rng.normal(size=(14, 10))
+    rows = pd.MultiIndex.from_product([range(14), age], names=["tree", "age"])
+    data = pd.DataFrame({"y": y.ravel()}, rows)
+    is_ahead = (rows.get_level_values(0) < n_young) & (rows.get_level_values(1) > 3)
+    forecaster = StructuralForecaster().fit(data[~is_ahead])
+    assert "age (curve)" in parts_of(forecaster)
+    found = forecaster.predict_at(data[is_ahead].index)
+    assert (found - data[is_ahead]).abs().y.mean() < 2.5
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_series_that_grow_by_one_curve_share_a_scale(seed: int) -> None:
+    rng, week = np.random.default_rng(seed), np.arange(12)
+    curve = 25 + 5.5 * week + 0.1 * week**2
+    slopes = 0.5 * rng.normal(size=(40, 1))
+    y = curve + 2.5 * rng.normal(size=(40, 1)) + slopes * week
+    y += 0.9 * rng.normal(size=(40, 12)).cumsum(axis=1)
+    rows = pd.MultiIndex.from_product([range(40), week], names=["pig", "week"])
+    data = pd.DataFrame({"y": y.ravel()}, rows)
+    is_ahead = (rows.get_level_values(0) < 16) & (rows.get_level_values(1) > 2)
+    forecaster = StructuralForecaster().fit(data[~is_ahead])
+    ahead = data.y[is_ahead].to_numpy().reshape(16, 9)
+    last = data.y.xs(2, level="week").to_numpy()[:16, None]
+    found = forecaster.predict_at(data[is_ahead].index).y.to_numpy().reshape(16, 9)
+    moved = last + curve[3:] - curve[2]  # the true curve, from the last value on
+    assert np.abs(found - ahead).mean() < 1.02 * np.abs(moved - ahead).mean()
+
+
 # Attributes
 
 

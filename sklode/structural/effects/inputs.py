@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from sklode.structural.effects.lags import (
     MEMORIES,
     NOW,
     Age,
+    Clock,
     Delay,
     Impulse,
     Lag,
@@ -52,9 +54,10 @@ from sklode.structural.scaling import Scaling
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
-# of the oldest series' age: one that follows a curve of age, one that shows it
-_YOUNG = 0.5
-_OLD = 0.75  # of a series that shows it
+# of the oldest series' age: one that shows a curve of age;
+# share of series younger than that, for which one is taken that may be the clock's
+_OLD = 0.75
+_MANY = 0.25
 _KNOTS_OF_AGE = 12  # of a curve of age, at quantiles of the ages
 _SIZES_OF_AGE = 1.0, 3.0, 10.0  # of such a curve, that are tried, in spreads
 _FEWEST_AGES = 4  # different ones: a natural spline through three has one bend
@@ -91,6 +94,11 @@ class Estimate(NamedTuple):
     response: Array = np.zeros(0)  # (row,), what they add to y, in states' units
     usual: Array = np.zeros(0)  # likewise, by what others of the panel tell
     scaling: Scaling | None = None  # to these, of a panel
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether series share an effect."""
+        return any(effect.pooling.has_mean for effect in self.effects)
 
 
 class ColumnUnits(NamedTuple):
@@ -143,6 +151,7 @@ class Inputs(NamedTuple):
             times=self.read.times[every],
             columns=self.read.columns[every],
             begins=self.read.begins[own],
+            starts=self.read.starts[own],
         )
         # both are sorted, so that a row's place
         # among those kept is its number there
@@ -239,6 +248,37 @@ class Inputs(NamedTuple):
             curve = _spline(-1, lag.standard(ages)[:, 0], _KNOTS_OF_AGE)
             found += [Effect(curve, lag, size=size) for size in _SIZES_OF_AGE]
         return [found] if found else []
+
+    def of_clock(self, age: Effect) -> list[Effect]:
+        """Return curves of what all series do at one time, else as that of an age."""
+        curve = age.basis
+        if not isinstance(curve, Spline):
+            return []
+        series, times = self._series_of(self.rows), self.read.times[self.rows]
+        ages, passed = self.read.ages(series, times), self.read.starts[series] + times
+        # where all series begin together both curves are the same
+        values = self.columns([replace(age, size=1.0)])[:, 0]
+        scale = float(np.ptp(ages) / np.ptp(values))
+        lag = Clock(location=float(ages.min() - scale * values.min()), scale=scale)
+        # both bend as often, unless ages are nothing beside the times of all
+        n, first, last = len(curve.knots), curve.knots[0], curve.knots[-1]
+        rest = lag.standard(passed).max() - last
+        n_more = min(round((n - 1) * rest / (last - first)), 3 * n)
+        more = np.linspace(last, last + rest, n_more + 1)[1:].tolist()
+        basis, sizes = Spline(-1, (*curve.knots, *more)), {*_SIZES_OF_AGE, age.size}
+        return [replace(age, basis=basis, lag=lag, size=size) for size in sizes]
+
+    @property
+    def may_be_of_age(self) -> bool:
+        """Whether a curve is taken for one of age that may be one of the clock.
+
+        An index without dates is an age itself; else many series must need the curve.
+        """
+        ages = self.read.ages(self._series_of(self.rows), self.read.times[self.rows])
+        bounds = self._bounds
+        some = np.diff(bounds) > 0
+        is_young = ages[bounds[1:][some] - 1] <= _OLD * ages.max()
+        return bool(is_young.mean() >= _MANY or not self.features.week_of_year.any())
 
     @property
     def _numbers(self) -> list[int]:
@@ -478,9 +518,9 @@ def _is_followed(ages: Array, bounds: Numbers) -> bool:
     first, last = ages[firsts[some]], ages[ends[some] - 1]
     if (last > first).mean() < 0.5:
         return False
-    reached = (last - ages.min()) / np.ptp(ages)
+    is_old = last - ages.min() > _OLD * np.ptp(ages)
     # where all are about as old, none has lived what is ahead of another
-    return bool((reached < _YOUNG).sum() > 1 and (reached > _OLD).sum() > 1)
+    return bool(is_old.sum() > 1 and not is_old.all())
 
 
 def _weeks(first: int, end: int, begins: Flags, n_days: int) -> Numbers:

@@ -35,6 +35,7 @@ class Read(NamedTuple):
     times: Array  # (row,), in usual gaps since each series' first row
     columns: Array  # (row, control + channel), standardised; NaN where y is missing
     begins: Array  # (series,), times at which their ages are zero
+    starts: Array  # (series,), of times, since the first row of all series
 
     def ages(self, series: Numbers, times: Array) -> Array:
         """Return ages at ``times`` of series."""
@@ -183,6 +184,16 @@ class Age:
             return NOW.columns(basis, queries)
         ages = queries.seen.ages(queries.series, queries.times)
         return basis.columns(self.standard(ages))
+
+
+@dataclass(frozen=True)
+class Clock(Age):
+    """At once, of the time since the first row of all: a placebo beside an age."""
+
+    def columns(self, basis: OfColumn, queries: Queries) -> Array:
+        """Return columns of a basis at queries, (query, coefficient)."""
+        passed = queries.seen.starts[queries.series] + queries.times
+        return basis.columns(self.standard(passed))
 
 
 Lag: TypeAlias = Now | Memory | Impulse | Delay | Age

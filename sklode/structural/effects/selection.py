@@ -30,6 +30,7 @@ from sklode.structural.scaling import Scaling
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
 _NEAR_SIZES = 0.25, 0.5, 2.0, 4.0, 8.0  # of coefficients that series share
+_UNLIKE_CLOCK = 1.0  # likewise, what tells a curve of age from one of the clock
 _PASSES = 3  # that find what is no outlier, given effects
 MOST_ASKED = 60  # series of a panel, which effects there are
 # An effect is proved where what folds gain is in sum so many times the
@@ -431,7 +432,28 @@ class EffectJudge:
             if best is not None:
                 best = held[k] = self._shared_best(best, others)
             n_same = n_same + 1 if best == before else 0
-        return self._proved(held, order, places)
+        return self._with_ages(self._proved(held, order, places))
+
+    def _with_ages(self, held: _Held) -> _Held:
+        """Return effects, without a curve of age that may be one of the clock.
+
+        What all series do at one time tells nothing of what is ahead of the oldest.
+        """
+        told = dict(held)
+        for k, effect in held.items():
+            if not effect.is_of_age:
+                continue
+            others = _without(held, k)
+            gain, _ = self.best([effect], others)
+            of_clock, clock = self.best(self._inputs.of_clock(effect), others)
+            if abs(gain - of_clock) < _UNLIKE_CLOCK:
+                is_told = self._inputs.may_be_of_age
+            else:
+                beside = [*others, clock] if clock and gain < of_clock else others
+                is_told = self.best([effect], beside)[1] is not None
+            if not is_told:
+                del told[k]
+        return told
 
     def _proved(
         self, held: _Held, order: list[int], places: list[list[Effect]]

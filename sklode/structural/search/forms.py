@@ -109,9 +109,7 @@ def fit_candidates(
     search = _Search(estimator, gap=gap, seasons=seasons)
     found = search.hypotheses(logarithm, may_link)
     best = most_probable_of(found)
-    effects = best.estimate.effects
-    has_own = any(effect.pooling.spread for effect in effects if not effect.is_of_age)
-    if best.candidate.scaling.random_effects and has_own:
+    if any(c.candidate.scaling.random_effects and c.estimate.is_shared for c in found):
         # of few rows what series have of effects looks like a scale of their own
         alike = replace(search, estimator=estimator.of_like_series)
         if alike.with_form_of(best).loss < best.loss:
@@ -465,10 +463,8 @@ class _Search:
 
 def _follow(estimate: Estimate) -> bool:
     """Return whether effects follow hyperparameters: what series share, or fades."""
-    return any(
-        effect.pooling.has_mean or isinstance(effect.lag, Impulse)
-        for effect in estimate.effects
-    )
+    fades = (isinstance(effect.lag, Impulse) for effect in estimate.effects)
+    return estimate.is_shared or any(fades)
 
 
 def _non_robust_variants(

@@ -103,7 +103,7 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
     bounds = np.array([0, len(hours), 2 * len(hours)])
     columns = np.append(u, -u)[:, None]
     times = np.tile(hours, 2)
-    read = Read(bounds, times, columns, begins=np.zeros(2))
+    read = Read(bounds, times, columns, begins=np.zeros(2), starts=np.zeros(2))
     every = np.arange(len(times))
     series = np.repeat([0, 1], len(hours))
     queries = Queries(known=read, place=every, seen=read, series=series, times=times)
@@ -261,7 +261,9 @@ def test_a_new_basis_is_one_class_and_its_registration(
 def test_the_more_columns_the_less_is_expected_of_each() -> None:
     table, controls = table_of((40,)), np.ones((40, 60))
     inputs = Inputs(
-        Read(table.bounds, table.times, controls, begins=np.zeros(1)),
+        Read(
+            table.bounds, table.times, controls, begins=np.zeros(1), starts=np.zeros(1)
+        ),
         n_controls=60,
         units=ColumnUnits(np.zeros(60), np.ones(60)),
         features=features(40),
@@ -299,7 +301,7 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     bounds, controls = table.bounds, rng.normal(size=(65, 2))
     controls[:, 1] += 0.5 * np.abs(controls[:, 0])
     table.values[:] += 2 * np.abs(controls[:, 0]) + controls[:, 1]
-    read = Read(bounds, table.times, controls, begins=np.zeros(2))
+    read = Read(bounds, table.times, controls, begins=np.zeros(2), starts=np.zeros(2))
     every = np.arange(65)
     n_controls = controls.shape[1]
     inputs = Inputs(
