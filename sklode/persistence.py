@@ -76,8 +76,8 @@ Make: TypeAlias = Callable[..., object]
 _Model = TypeVar("_Model", LatentODEModel, HybridModel)
 _Forecaster = TypeVar("_Forecaster", bound=BaseForecaster)
 
-FORMAT_VERSION = 22  # rises with every change of what a file holds
-_READ = (*range(14, 22), FORMAT_VERSION)  # what the older ones lack has a default
+FORMAT_VERSION = 23  # rises with every change of what a file holds
+_READ = (*range(14, 23), FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 

@@ -38,6 +38,8 @@ class Known(NamedTuple):
     """First control and count, of each category of X that has more than one."""
     is_measured: bool = True
     """Whether errors are of measurement, also ahead."""
+    is_of_family: bool = False
+    """Whether other series will be forecast by what these show: young ones, too."""
 
     @classmethod
     def nothing(cls, n_channels: int) -> Known:

@@ -173,7 +173,7 @@ class StructuralForecaster(ContinuousForecaster):
                 return start, seed
         elif start is not None:
             return replace(start, columns=columns), seed
-        known = Known.of(self, history)
+        known = Known.of(self, history)._replace(is_of_family=purpose == "pretrain")
         if self.logarithm is True:
             _check_positive(observations, history.channels, known)
         seasons: Any = self.seasons

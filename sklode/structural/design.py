@@ -23,7 +23,7 @@ from sklode.data.calendars import (
 from sklode.data.observations import Observations
 from sklode.data.ticks import clock_ahead, place_in, ticks_between
 from sklode.structural.effects.effect import Effect, modulated
-from sklode.structural.effects.lags import Queries, Read
+from sklode.structural.effects.lags import Impulse, Queries, Read
 from sklode.structural.effects.modulation import CalendarFeatures
 from sklode.structural.rows import ChannelRows
 
@@ -133,6 +133,15 @@ class Design:
         if has_dates(like):
             weeks = weeks_passed(ticks, like)
         return np.column_stack([share_of_day, weeks])
+
+    @property
+    def impulses(self) -> frozenset[int]:
+        """Columns of X that act as impulses."""
+        return frozenset(
+            effect.basis.first
+            for effect in self.effects
+            if isinstance(effect.lag, Impulse)
+        )
 
     def read(self, rows: Observations) -> Read:
         """Return what effects may read at rows."""

@@ -234,7 +234,8 @@ class _ColumnSearch:
         if not is_named and shows_weeks(rows.ticks, rows.bounds, rows.like):
             years = years_to_last(rows.ticks, rows.like)
         n_controls, calendar = rows.controls.shape[1], design.calendar
-        has_age = grows_old(table)
+        is_of_family = self.known.is_of_family
+        has_age = grows_old(table, is_of_family)
         has_weekdays = not is_named and design.period.has_weekdays
         is_seen = has_month or has_weekdays or len(years) > 0
         has_calendar = is_seen or bool(calendar) or bool(self._edges)
@@ -252,6 +253,7 @@ class _ColumnSearch:
             years=years,
             n_kinds=len(calendar.names) + 1 if calendar else 0,
             blocks=self.known.blocks,
+            is_of_family=is_of_family,
             edges=self._edges,
             delays=tuple((n_controls + j, own) for j, own in self.delays),
         )

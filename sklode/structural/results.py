@@ -32,7 +32,9 @@ def answers_of(
         states = before.states.updated(history.rows)
     else:
         states = FilteredModel.filter(structural, history.rows)
-    unknown = Unknown(history, seed) if history.controls else None
+    unknown = None
+    if history.controls:
+        unknown = Unknown(history, seed, impulses=structural.design.impulses)
     return StructuralAnswers(states, history, seed, adjust, unknown)
 
 

@@ -11,6 +11,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.checks import finite
 from sklode.data.history import History, QueryRows
 from sklode.data.observations import Observations
+from sklode.data.scaling import time_unit
 from sklode.data.ticks import rows_before
 from sklode.structural.filtered_model import N_PATHS, FilteredModel
 from sklode.structural.fit import fit_model
@@ -28,10 +29,15 @@ class Unknown:
     A number is forecast, or smoothed, by a model of its column, which is found when
     it is first needed. A category has its usual frequencies, and in a path the levels
     of other rows that follow each other. What no series changes stays as it is.
+
+    Columns of ``impulses`` add up, so that they must not depend on how many rows are
+    asked for: they go on at rows a usual gap apart, and others bring none.
     """
 
-    def __init__(self, history: History, seed: int) -> None:
-        self._history, self._seed = history, seed
+    def __init__(
+        self, history: History, seed: int, impulses: frozenset[int] = frozenset()
+    ) -> None:
+        self._history, self._seed, self._impulses = history, seed, impulses
         self._models: dict[int, StructuralModel] = {}
 
     def filled(self, known: Observations) -> Observations:
@@ -171,6 +177,8 @@ class Unknown:
         filtered, queries, order = self._column(column, known, where)
         found = np.empty(len(order))
         found[order] = filtered.prediction(0, queries).points()
+        if column in self._impulses:
+            found = np.where(self._is_usual(known, where), found, 0.0)
         return finite(found)
 
     def _draws(self, column: int, known: Observations, where: Flags, n: int) -> Array:
@@ -181,7 +189,59 @@ class Unknown:
         draws = filtered.columns[0].drawn(queries, n=n, seed=seed, has_noise=True)
         found = np.empty((n, len(order), 1))
         found[:, order, 0] = filtered.prediction(0, queries).paths(draws)
+        if column in self._impulses:
+            found = np.where(self._is_usual(known, where)[:, None], found, 0.0)
         return finite(found)
+
+    def with_usual_rows(self, known: Observations) -> Observations:
+        """Return rows, with those a usual gap apart at which impulses go on."""
+        if not self._impulses or not np.isnan(known.controls).any():
+            return known
+        last, ends = self._last_known(known), known.bounds[1:] - 1
+        begins = known.ticks[np.maximum(last, 0)]
+        n = np.where(last < 0, 0, (known.ticks[ends] - begins) // self._unit)
+        series = np.repeat(np.arange(len(n)), n)
+        steps = 1 + np.arange(len(series)) - np.repeat(np.cumsum(n) - n, n)
+        ticks = begins[series] + steps * self._unit
+        is_new = ~known.holds(series, ticks)
+        series, ticks = series[is_new], ticks[is_new]
+        nothing = np.full((len(ticks), known.controls.shape[1]), np.nan)
+        unseen = np.full((len(ticks), known.values.shape[1]), np.nan)
+        counts = np.bincount(series, minlength=len(known.keys))
+        bounds = np.append(0, np.cumsum(counts))
+        return known.merged(
+            replace(
+                known,
+                ticks=ticks,
+                values=unseen,
+                controls=nothing,
+                errors=unseen,
+                bounds=bounds,
+            ),
+            warns=False,
+        )
+
+    def _is_usual(self, known: Observations, where: Flags) -> Flags:
+        """Return at which rows impulses go on: usual ones, or such as y was seen at."""
+        last = self._last_known(known)[known.series]
+        after = known.ticks - known.ticks[np.maximum(last, 0)]
+        is_usual = (last < 0) | ((after > 0) & (after % self._unit == 0))
+        has_y = ~np.isnan(known.values).all(axis=1)
+        found: Flags = (is_usual | has_y)[where]
+        return found
+
+    def _last_known(self, known: Observations) -> Numbers:
+        """Return each series' last row at which impulses are known; -1: none."""
+        own = known.controls[:, sorted(self._impulses)]
+        rows = np.flatnonzero(~np.isnan(own).any(axis=1))
+        last = np.full(len(known.keys), -1)
+        np.maximum.at(last, known.series[rows], rows)
+        return last
+
+    @functools.cached_property
+    def _unit(self) -> int:
+        """The usual gap, in ticks."""
+        return max(round(time_unit(self._history.given)), 1)
 
     def _levels(self, column: int, known: Observations, where: Flags, n: int) -> Array:
         """Return how far a column may be from its usual value there, as `_draws` does.
@@ -269,7 +329,8 @@ def queries_of(
     """
     known, changes = asked.known, None
     if unknown is not None:
-        known = unknown.filled(known)
+        asked = replace(asked, known=unknown.with_usual_rows(known))
+        known = unknown.filled(asked.known)
         if known is not asked.known and n != 0:
             changes = unknown.changes(filtered.model, asked, n)
     draws: int | None = seed

@@ -474,13 +474,19 @@ def test_what_all_series_do_at_one_time_is_no_curve_of_age(change: str) -> None:
     assert np.abs(found[14] - found[12]).max() < 3
 
 
-@pytest.mark.parametrize("n_young", [1, 4])
-def test_an_index_of_ages_has_a_curve_for_a_single_young_series(n_young: int) -> None:
+def grown(n: int = 14) -> pd.DataFrame:
+    """Return trees that grow by one curve, at the ages 0 to 9."""
     rng, age = np.random.default_rng(0), np.arange(10)
     curve = 60 * (1 - np.exp(-age / 5))
-    y = curve * (1 + 0.03 * rng.normal(size=(14, 1))) + 0.5 * rng.normal(size=(14, 10))
-    rows = pd.MultiIndex.from_product([range(14), age], names=["tree", "age"])
-    data = pd.DataFrame({"y": y.ravel()}, rows)
+    y = curve * (1 + 0.03 * rng.normal(size=(n, 1))) + 0.5 * rng.normal(size=(n, 10))
+    rows = pd.MultiIndex.from_product([range(n), age], names=["tree", "age"])
+    return pd.DataFrame({"y": y.ravel()}, rows)
+
+
+@pytest.mark.parametrize("n_young", [1, 4])
+def test_an_index_of_ages_has_a_curve_for_a_single_young_series(n_young: int) -> None:
+    data = grown()
+    rows = data.index
     is_ahead = (rows.get_level_values(0) < n_young) & (rows.get_level_values(1) > 3)
     forecaster = StructuralForecaster().fit(data[~is_ahead])
     assert "age (curve)" in parts_of(forecaster)
@@ -504,6 +510,34 @@ def test_series_that_grow_by_one_curve_share_a_scale(seed: int) -> None:
     found = forecaster.predict_at(data[is_ahead].index).y.to_numpy().reshape(16, 9)
     moved = last + curve[3:] - curve[2]  # the true curve, from the last value on
     assert np.abs(found - ahead).mean() < 1.02 * np.abs(moved - ahead).mean()
+
+
+def test_a_family_that_was_pretrained_on_keeps_its_curve_of_age() -> None:
+    data = grown()
+    tree, age = (data.index.get_level_values(level) for level in (0, 1))
+    family = StructuralForecaster().pretrain(data[tree >= 4])
+    forecaster = family.fit(data[(tree < 4) & (age < 4)])
+    assert "age (curve)" in parts_of(forecaster)
+    ahead = data[(tree < 4) & (age >= 4)]
+    assert (forecaster.predict_at(ahead.index) - ahead).abs().y.mean() < 2.5
+
+
+def test_a_curve_of_age_goes_on_past_the_oldest_as_it_was_shown_to() -> None:
+    rng = np.random.default_rng(1)
+    parts = {}
+    for k in range(30):
+        # each begins high, and then wanders about one level
+        age = np.sort(rng.uniform(0, 60, 30)) + 0.01 * np.arange(30)
+        begin = pd.Timestamp("2024-01-01") + pd.Timedelta(days=int(rng.integers(200)))
+        wave = 0.5 * np.sin(age / 5 + rng.uniform(0, 6))
+        values = np.exp(1 + 1.5 * np.exp(-age / 12) + wave)
+        stamps = begin + pd.to_timedelta(age, unit="D")
+        parts[k] = pd.Series(values, stamps.round("s"))[: 30 if k > 4 else 8]
+    y = pd.concat(parts, names=["series", "time"]).to_frame("y")
+    forecaster = StructuralForecaster().fit(y)
+    assert "age (curve)" in parts_of(forecaster)
+    late = pd.MultiIndex.from_product([[20], [pd.Timestamp("2026-06-01")]])
+    assert 1.5 < forecaster.predict_at(late).y.item() < 6
 
 
 # Attributes

@@ -187,3 +187,25 @@ def test_the_paper_s_model_needs_all_of_x() -> None:
     holes = X[:40].mask(holes_at(HOURS[:40] == HOURS[7]))
     with pytest.raises(ValueError, match=f'model="paper" X must .*first {HOURS[7]}'):
         tiny().fit(Y[:40], holes)
+
+
+@UNKNOWN
+def test_unknown_doses_do_not_depend_on_how_many_stamps_are_asked() -> None:
+    hours = pd.date_range("2024-01-01", periods=200, freq="h")
+    dose = pd.Series(0.0, hours)
+    dose.iloc[::12] = 100.0
+    amount = np.zeros(200)
+    for k in range(1, 200):
+        amount[k] = 0.88 * amount[k - 1] + 0.05 * dose.iloc[k - 1]
+    y = pd.Series(amount + 0.1 * np.random.default_rng(0).normal(size=200), hours)
+    forecaster = StructuralForecaster().fit(y, dose.to_frame("dose"))
+    # ahead doses go on at usual rows; between known rows there are none
+    for begin, end in ((hours[-1], "1D"), (hours[100], "1D")):
+        found = [
+            forecaster.predict(
+                pd.date_range(begin, begin + pd.Timedelta(end), periods=n + 1)[1:]
+            ).iloc[-1]
+            for n in (2, 24, 480)
+        ]
+        np.testing.assert_allclose(found, found[0], rtol=0.05)
+        assert 1.0 < found[0] < 4.5

@@ -102,11 +102,13 @@ class Logarithm(_OfNumber):
 class Spline(_OfNumber):
     """A natural cubic spline of a column, whose bends are equally likely anywhere.
 
-    Beyond what was seen it is straight. Green and Silverman, "Nonparametric Regression
-    and Generalized Linear Models" (1994), chapter 2.
+    Beyond what was seen it is straight, with a part of its last slope. Green and
+    Silverman, "Nonparametric Regression and Generalized Linear Models" (1994), chapter
+    2.
     """
 
     knots: tuple[float, ...]  # of the standardised column
+    beyond: float = 1.0  # part of its last slope, beyond the last knot
     log_odds = _ODDS_OF_CURVE
     is_curved = True
     word = "curve"
@@ -120,6 +122,7 @@ class Spline(_OfNumber):
 
     def columns(self, values: Array) -> Array:
         """Return b, (row, coefficient), at values of the column, (row, 1)."""
+        values = values - (1 - self.beyond) * np.maximum(values - self.knots[-1], 0)
         # a natural spline goes on beyond its last knots by its slope there
         inside = np.clip(values[:, 0], self.knots[0], self.knots[-1])
         beyond = values - inside[:, None]

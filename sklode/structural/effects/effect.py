@@ -19,7 +19,7 @@ import numpy as np
 
 from sklode.data.arrays import Array
 from sklode.structural.coefficients import ALONE, SAME, SHARED, Pooled, Pooling
-from sklode.structural.effects.basis import Basis, Constant
+from sklode.structural.effects.basis import Basis, Constant, Spline
 from sklode.structural.effects.lags import (
     NOW,
     Age,
@@ -121,13 +121,15 @@ class Effect:
 
     @property
     def kind(self) -> Effect:
-        """The same, but for how late it is, and how far series differ."""
+        """The same, but for how late it is, how far it goes, and how series differ."""
         pooling = Pooling(has_mean=self.pooling.has_mean)
-        lag = self.lag
+        lag, basis = self.lag, self.basis
+        if isinstance(basis, Spline):
+            basis = replace(basis, beyond=1.0)
         if isinstance(lag, Memory | Impulse | Delay):
             lag = replace(lag, time=1.0)
         size = 1.0 if pooling.has_mean else self.size
-        return replace(self, lag=lag, pooling=pooling, size=size)
+        return replace(self, basis=basis, lag=lag, pooling=pooling, size=size)
 
     @property
     def parts(self) -> list[Effect]:

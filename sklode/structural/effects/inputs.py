@@ -126,6 +126,7 @@ class Inputs(NamedTuple):
     """Which of the last years all rows are in; none: rows show no weeks of the year."""
     n_kinds: int = 0  # of named days; 0: none are known
     blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
+    is_of_family: bool = False  # likewise
     edges: tuple[float, ...] = ()
     """Shares of the day at which a channel steps."""
     has_weekdays: bool = False  # whether rows differ by their days of the week
@@ -239,11 +240,11 @@ class Inputs(NamedTuple):
         # where both are the same, what is told comes first: it holds for new series too
         for column in self._numbers:
             values = self.read.columns[rows, column]
-            if _is_followed(values, bounds):
+            if _is_followed(values, bounds, self.is_of_family):
                 curve = _spline(column, values, _KNOTS_OF_AGE)
                 found += [Effect(curve, Age(), size=size) for size in _SIZES_OF_AGE]
         ages = self.read.ages(self._series_of(rows), self.read.times[rows])
-        if _is_followed(ages, bounds):
+        if _is_followed(ages, bounds, self.is_of_family):
             lag = Age(location=float(ages.mean()), scale=float(ages.std()))
             curve = _spline(-1, lag.standard(ages)[:, 0], _KNOTS_OF_AGE)
             found += [Effect(curve, lag, size=size) for size in _SIZES_OF_AGE]
@@ -498,12 +499,13 @@ class Inputs(NamedTuple):
         return int(min(n_stamps // 2, n_rows // 2, _HARMONICS[-1]))
 
 
-def grows_old(table: ChannelRows) -> bool:
+def grows_old(table: ChannelRows, is_of_family: bool) -> bool:
     """Return whether series of a panel may share a curve of their age."""
-    return _is_followed(table.times - table.starts[table.series], table.bounds)
+    ages = table.times - table.starts[table.series]
+    return _is_followed(ages, table.bounds, is_of_family)
 
 
-def _is_followed(ages: Array, bounds: Numbers) -> bool:
+def _is_followed(ages: Array, bounds: Numbers, is_of_family: bool) -> bool:
     """Return whether series have lived what is ahead of others, by observed rows.
 
     What falls within a series is no age, nor what is constant in most.
@@ -520,7 +522,7 @@ def _is_followed(ages: Array, bounds: Numbers) -> bool:
         return False
     is_old = last - ages.min() > _OLD * np.ptp(ages)
     # where all are about as old, none has lived what is ahead of another
-    return bool(is_old.sum() > 1 and not is_old.all())
+    return bool(is_old.sum() > 1 and (is_of_family or not is_old.all()))
 
 
 def _weeks(first: int, end: int, begins: Flags, n_days: int) -> Numbers:

@@ -183,7 +183,8 @@ class Age:
         if basis.first >= 0:
             return NOW.columns(basis, queries)
         ages = queries.seen.ages(queries.series, queries.times)
-        return basis.columns(self.standard(ages))
+        # before its first value it is as at the beginning
+        return basis.columns(self.standard(np.maximum(ages, 0.0)))
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ from typing import TypeAlias
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
+from sklode.data.links import LEAST
 from sklode.structural.candidates import Candidate, Model, forward
 from sklode.structural.coefficients import ALONE, Pooled, RandomCoefficients
+from sklode.structural.effects.basis import Spline
 from sklode.structural.effects.effect import Effect, pooled
 from sklode.structural.effects.inputs import Estimate, Inputs
 from sklode.structural.effects.lags import NOW, Age, Impulse
@@ -30,6 +32,8 @@ from sklode.structural.scaling import Scaling
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
 _NEAR_SIZES = 0.25, 0.5, 2.0, 4.0, 8.0  # of coefficients that series share
+# shares of the oldest age, from which on a curve is asked how it goes on
+_AGES = np.array([4, 5, 6, 7]) / 8
 _UNLIKE_CLOCK = 1.0  # likewise, what tells a curve of age from one of the clock
 _PASSES = 3  # that find what is no outlier, given effects
 MOST_ASKED = 60  # series of a panel, which effects there are
@@ -447,13 +451,52 @@ class EffectJudge:
             gain, _ = self.best([effect], others)
             of_clock, clock = self.best(self._inputs.of_clock(effect), others)
             if abs(gain - of_clock) < _UNLIKE_CLOCK:
-                is_told = self._inputs.may_be_of_age
+                is_told = effect.basis.first >= 0 or self._inputs.may_be_of_age
             else:
                 beside = [*others, clock] if clock and gain < of_clock else others
                 is_told = self.best([effect], beside)[1] is not None
-            if not is_told:
+            if is_told and isinstance(effect.basis, Spline):
+                basis = replace(effect.basis, beyond=self._beyond(effect, others))
+                told[k] = replace(effect, basis=basis)
+            else:
                 del told[k]
         return told
+
+    def _beyond(self, effect: Effect, others: list[Effect]) -> float:
+        """Return which part of a curve's slope at an age older series showed to go on.
+
+        By the slope of innovations after an age on those that coefficients of the rows
+        up to it tell, less its standard error over several ages.
+        """
+        n_series, n = len(self._table.lengths), len(_AGES) + 1
+        ages = self._inputs.columns([effect])[:, 0]
+        part = np.searchsorted(ages.min() + np.ptp(ages) * _AGES, ages)
+        # a series' rows are in order of its age
+        place = self._table.series * n + part
+        starts = np.searchsorted(place, np.arange(n_series * n + 1))
+        gram, moments = Products(self._of, _slices(starts)).assembled([effect, *others])
+        gram = gram.reshape(n_series, n, *gram.shape[1:])
+        moments = moments.reshape(n_series, n, -1)
+        how, own = pooled([effect, *others]), slice(effect.n_columns)
+        found = []
+        for k in np.unique(part[part > 0]):
+            before, after = slice(k), slice(k, None)
+            common = how.in_common_units(
+                gram[:, before].sum(1), moments[:, before].sum(1), self._ratios
+            )
+            b = RandomCoefficients.fit(how, *common)[1] * how.factors(self._ratios)
+            rest = b.copy()
+            rest[:, own] = 0
+            curve, later = b - rest, gram[:, after].sum(1)
+            left = moments[:, after].sum(1) - np.einsum("sij,sj->si", later, rest)
+            told = np.einsum("si,sij,sj->", curve, later, curve)
+            found.append((float((curve * left).sum()), float(told)))
+        if len(found) < 2:
+            return 0.0
+        shown, told = np.transpose(found)
+        slope = shown.sum() / max(told.sum(), LEAST)
+        error = math.sqrt(((shown - slope * told) ** 2).sum()) / max(told.sum(), LEAST)
+        return float(np.clip(slope - error, 0, 1))
 
     def _proved(
         self, held: _Held, order: list[int], places: list[list[Effect]]
@@ -579,8 +622,9 @@ def _placed(effects: Sequence[Effect], places: list[list[Effect]]) -> _Held:
 
 def _soon(effect: Effect) -> Effect:
     """Return an effect as one that acts at once, if it may; of each series alone."""
-    lag = effect.kind.lag if isinstance(effect.lag, Impulse | Age) else NOW
-    return replace(effect, lag=lag, pooling=ALONE, size=1.0)
+    plain = effect.kind
+    lag = plain.lag if isinstance(effect.lag, Impulse | Age) else NOW
+    return replace(plain, lag=lag, pooling=ALONE, size=1.0)
 
 
 def _without(held: _Held, place: int) -> list[Effect]:
