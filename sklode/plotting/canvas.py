@@ -60,7 +60,7 @@ _STYLES: tuple[Style, ...] = (
 )
 
 MOST_LINES = len(_STYLES)  # that can be told apart
-_MOST_AXES = 12  # of a new figure, so that each can be read
+_MOST_AXES = 12  # of series and channels in a new figure, so that each can be read
 _FEW = 30  # values of a line up to which each has its marker
 _DOT = 40.0  # points: a dot's size, times the root of the number of dots
 _ENTRY, _LETTER = 45, 6  # points that an entry of a legend takes, and each letter
@@ -100,6 +100,15 @@ def check_held(
         )
 
 
+def check_few(n: int, ax: Given) -> None:
+    """Check that a new figure has room for n series and channels."""
+    if ax is None and n > _MOST_AXES:
+        raise ValueError(
+            f"at most {_MOST_AXES} axes are drawn, one for each series and channel;"
+            f" got {n}. Pass a part of them, or axes of your own as ax."
+        )
+
+
 def axes_of(
     ax: Given,
     shape: tuple[int, ...],
@@ -110,11 +119,6 @@ def axes_of(
     n = math.prod(shape)
     if ax is not None:
         return _given(ax, n)
-    if n > _MOST_AXES:
-        raise ValueError(
-            f"at most {_MOST_AXES} axes are drawn, one for each series and channel;"
-            f" got {n}. Pass a part of them, or axes of your own as ax."
-        )
     n_lines = math.ceil(n / n_columns)
     width, height = size
     figure = pyplot().figure(

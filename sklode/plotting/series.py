@@ -78,6 +78,7 @@ def plot_forecast(
         If kinds of arguments or times, series, channels or axes do not fit.
     """
     panels = Panels(y, ax)
+    canvas.check_few(len(panels.keys) * len(panels.channels), ax)
     preds, intervals = _by_name(y_pred, y_interval)
     dots = canvas.points
     panels.add(y, name="y", draw=dots, label="observed", filled=True)

@@ -123,6 +123,16 @@ def test_counts_with_zeros_under_a_logarithm_are_drawn() -> None:
         assert np.isfinite(one.get_ylim()).all()
 
 
+def test_a_series_of_many_parts_has_an_axes_for_each() -> None:
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((len(DAYS), 10))
+    X = pd.DataFrame(table, DAYS, [f"u{k}" for k in range(10)])
+    forecaster = structural(seasons=["7D"]).fit(WEEK + 5 * table.sum(1), X)
+    axes = plot_components(forecaster)
+    assert axes.shape == (15,)
+    assert [one.get_xlabel() for one in axes[5:]] == list(X)
+
+
 def test_an_effect_that_builds_up_is_said_to_be_what_it_comes_to() -> None:
     rng = np.random.default_rng(0)
     u = pd.Series(rng.standard_normal(300)).ewm(halflife=3).mean().to_numpy()
