@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from sklode.plotting import canvas
+
+_MOST_LABELS = 12  # of origins, on one axis
 
 
 def plot_backtest(
@@ -37,10 +41,10 @@ def plot_backtest(
             "plot_backtest draws what sklode.model_selection.backtest returns; got a "
             f"{type(results).__name__} with the index levels {names}. Pass that table."
         )
-    sheet = canvas.axes_of(ax, shape=(2,), size=(4.5, 3.4), n_columns=2)
+    sheet = canvas.axes_of(ax, shape=(2,), size=(4.5, 3.8), n_columns=2)
     errors, coverage = sheet
     # as texts, for origins are as far apart as their rows, but each is one forecast
-    origins = results.index.unique("origin").astype(str)
+    origins = _labels_of(results.index.unique("origin"))
     blue, orange, green, pink, black, sky = canvas.styles_of(range(6))
     # as many as styles that can be told apart, in their own order
     means = results["MAE"].groupby("method", sort=False).mean()
@@ -65,6 +69,26 @@ def plot_backtest(
     coverage.set(ylabel="share inside the interval", ylim=(0, 1.05))
     for axes in sheet:
         axes.set_xlabel("forecast from")
+        axes.set_xticks(origins[:: math.ceil(len(origins) / _MOST_LABELS)])
+        # each ends at its tick, or the last one would lie beyond the figure
         axes.tick_params("x", labelrotation=30)
+        for label in axes.get_xticklabels():
+            label.set(ha="right", rotation_mode="anchor")
     canvas.add_legend(sheet, is_new=ax is None)
     return sheet
+
+
+def _labels_of(origins: pd.Index) -> pd.Index:
+    """Return a text for each origin: of stamps the date, and what else differs."""
+    if not isinstance(origins, pd.DatetimeIndex):
+        return origins.astype(str)
+    local = origins.tz_localize(None)
+    # where clocks are set back, offsets alone tell an hour from the next
+    if not local.is_unique:
+        return origins.astype(str)
+    passed = local - local.normalize()
+    if passed.nunique() == 1:
+        return local.strftime("%Y-%m-%d")
+    if (passed == passed.floor("min")).all():
+        return local.strftime("%Y-%m-%d %H:%M")
+    return local.astype(str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
@@ -43,6 +44,64 @@ def test_the_best_methods_of_a_backtest_are_drawn_apart() -> None:
     looks = {(line.get_color(), line.get_marker()) for line in errors.lines}
     assert len(looks) == len(errors.lines)
     plt.close("all")
+
+
+def at_origins(origins: pd.Index) -> pd.DataFrame:
+    """Return results at some origins."""
+    names = ["forecaster", "mean of 4 weeks", "hour of the week", "28 d before"]
+    index = pd.MultiIndex.from_product([origins, names], names=["origin", "method"])
+    return pd.DataFrame({"MAE": 1.0, "coverage": 0.8}, index)
+
+
+START = pd.Timestamp("2024-04-02 22:00", tz="Australia/Melbourne")
+THREE_WEEKS_ON = START + pd.DateOffset(days=21)  # at another offset
+BACK = pd.date_range("2024-04-06 15:00", periods=2, freq="h", tz="UTC")  # clocks, there
+
+
+@pytest.mark.parametrize(
+    ("origins", "expected"),
+    [
+        (pd.Index([START, THREE_WEEKS_ON]), ["2024-04-02", "2024-04-23"]),
+        (
+            START + pd.to_timedelta([0, 5], "h"),
+            ["2024-04-02 22:00", "2024-04-03 03:00"],
+        ),
+        (
+            START + pd.to_timedelta([0, 1], "s"),
+            [f"2024-04-02 22:00:0{k}" for k in (0, 1)],
+        ),
+        (
+            BACK.tz_convert("Australia/Melbourne"),
+            [f"2024-04-07 02:00:00+{hours}:00" for hours in (11, 10)],
+        ),
+        (pd.period_range("2024-01", periods=2, freq="M"), ["2024-01", "2024-02"]),
+        (pd.RangeIndex(3, 5), ["3", "4"]),
+    ],
+)
+def test_origins_are_told_by_what_differs(
+    origins: pd.Index, expected: list[str]
+) -> None:
+    for axes in plot_backtest(at_origins(origins)):
+        axes.figure.canvas.draw()
+        assert [one.get_text() for one in axes.get_xticklabels()] == expected
+
+
+@pytest.mark.parametrize("hours", [1, 24])
+@pytest.mark.parametrize("n", [1, 3, 10, 40])
+def test_the_whole_picture_is_in_its_figure(n: int, hours: int) -> None:
+    origins = START + pd.to_timedelta(hours * np.arange(n), "h")
+    sheet = plot_backtest(at_origins(origins))
+    figure = sheet[0].figure
+    figure.canvas.draw()
+    parts = [*sheet, *figure.legends]
+    boxes = [one.get_tightbbox(figure.canvas.get_renderer()) for one in parts]
+    for box in boxes:
+        assert (box.min >= 0).all()
+        assert (box.max <= figure.bbox.max).all()
+    assert max(box.height for box in boxes) > 0.4 * figure.bbox.height
+    for axes in sheet:
+        assert 1 <= len(axes.get_xticks()) <= 12
+        assert axes.yaxis.label.get_window_extent().height < axes.bbox.height
 
 
 def test_another_table_is_refused() -> None:
