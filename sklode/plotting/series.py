@@ -56,7 +56,8 @@ def plot_forecast(
         Observations; a panel has a MultiIndex (instance levels..., time). Times are
         datetimes, periods (each at its start), timedeltas or integers.
     y_pred : Series, DataFrame or dict, optional
-        A forecast with series and channels of ``y``, or several by name.
+        A forecast with the channels of ``y``, or several by name. Series that ``y``
+        lacks, such as new ones, are drawn last.
     y_interval : DataFrame or dict, optional
         What ``predict_interval`` returns, of any number of coverages; of several
         forecasts a dict with their names.
@@ -78,7 +79,6 @@ def plot_forecast(
         If kinds of arguments or times, series, channels or axes do not fit.
     """
     panels = Panels(y, ax)
-    canvas.check_few(len(panels.keys) * len(panels.channels), ax)
     preds, intervals = _by_name(y_pred, y_interval)
     dots = canvas.points
     panels.add(y, name="y", draw=dots, label="observed", filled=True)
@@ -90,6 +90,7 @@ def plot_forecast(
         owner = f", {name}" if len(preds) > 1 else ""
         panels.add_intervals(intervals.get(name), style, owner)
     _check_order(y, y_pred)
+    canvas.check_few(len(panels.keys) * len(panels.channels), ax)
     axes = panels.draw()
     canvas.add_legend(axes, is_new=ax is None)
     return axes if axes.ndim else axes.item()
@@ -155,8 +156,8 @@ class Panels:
         checks.check_times(frame.index, name)
         checks.check_same_kind(times, self.times, f"the index of {name}")
         numbers, keys = series_of(frame.index)
-        held = f"the series of y, like those of {name},"
-        canvas.check_held(self.keys, keys, held)
+        # without history, after those that have one
+        self.keys += tuple(key for key in keys if key not in self.keys)
         columns = self._columns_of(frame.columns, name, n_last)
         places = _places(times, self.unit)
         # an infinite value has no place in a picture
