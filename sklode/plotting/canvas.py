@@ -61,6 +61,7 @@ _STYLES: tuple[Style, ...] = (
 
 MOST_LINES = len(_STYLES)  # that can be told apart
 _MOST_AXES = 12  # of series and channels in a new figure, so that each can be read
+_MOST_NAMED = 9  # of many names, in a message
 _FEW = 30  # values of a line up to which each has its marker
 _DOT = 40.0  # points: a dot's size, times the root of the number of dots
 _ENTRY, _LETTER = 45, 6  # points that an entry of a legend takes, and each letter
@@ -95,8 +96,10 @@ def check_held(
     """Check that ``owner``, which may say for whom, holds all names."""
     missing = [name for name in names if name not in known]
     if missing:
+        more = len(known) - _MOST_NAMED
+        got = f"{list(known)[:_MOST_NAMED]}" + f" and {more} more" * (more > 0)
         raise ValueError(
-            f"{owner} must hold {missing[0]!r}; got {list(known)[:9]}. Draw what fits."
+            f"{owner} must hold {missing[0]!r}; got {got}. Draw what fits."
         )
 
 

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _CELLS = 16
 _STAMPS = 500  # of each path
 
+_OF_STATES = (
+    "that has latent states (LatentODEForecaster, LatentODERNNForecaster or "
+    "LatentODELSTMForecaster), or, with two columns of y as columns, of any of sklode"
+)
+
 
 def plot_phase(
     forecaster: BaseForecaster,
@@ -30,6 +35,7 @@ def plot_phase(
     *,
     index: pd.Index | None = None,
     X: Any = None,
+    series: Hashable = None,
     ax: canvas.Given = None,
 ) -> Axes:
     """Plot one latent state against another, or one column of y against another.
@@ -39,17 +45,19 @@ def plot_phase(
 
     Parameters
     ----------
-    forecaster : Latent ODE forecaster
-        Fitted; one whose network counts, unless ``columns`` are given.
+    forecaster : forecaster of this package
+        Fitted; without ``columns`` a Latent ODE forecaster whose network counts.
     states : pair of int, default=(0, 1)
         Numbers of the states, as in `encode`; the first is drawn along x.
     columns : pair of names, optional
         Columns of y in place of states: their forecasts.
     index : Index, optional
-        Stamps, as in `predict_at`; None: from each series' last row with a value on,
-        as long again as it was seen.
+        Stamps, as in `predict_at`, or of one ``series`` alone; None: from each series'
+        last row with a value on, as long again as it was seen.
     X : DataFrame or Series, optional
         As in `predict_at`.
+    series : optional
+        Key of a series of a panel; None: all of them, in one picture.
     ax : Axes, optional
         To draw on; None: a new figure.
 
@@ -60,17 +68,19 @@ def plot_phase(
     Raises
     ------
     TypeError, NotFittedError, ValueError
-        If ``forecaster`` is none or not fitted, has no network, or lacks a state or a
-        column.
+        If ``forecaster`` is none or not fitted, has no network, or lacks a state, a
+        column or a series.
     """
     check_fitted(
         forecaster,
         method="plot_phase",
-        has="trajectory",
-        kind="that has latent states",
+        has="trajectory" if columns is None else "predict_at",
+        kind=_OF_STATES if columns is None else "of this package",
     )
     if index is None:
         index = _ahead(forecaster._history)
+    if series is not None:
+        index = _of_series(index, series, list(forecaster._history.levels))
     pair = states if columns is None else columns
     if columns is None:
         table = forecaster.trajectory(index, X).xs("mean", axis=1, level="statistic")
@@ -86,21 +96,33 @@ def plot_phase(
     table = table[list(pair)].sort_index()
     sheet = canvas.axes_of(ax, shape=(1,), size=(5.0, 4.6), n_columns=1)
     axes = sheet[0]
-    series, keys = series_of(table.index)
+    numbers, keys = series_of(table.index)
     points = table.to_numpy(float)
     has_styles = 1 < len(keys) <= canvas.MOST_LINES
     styles = canvas.styles_of(keys) if has_styles else ()
     for k, key in enumerate(keys):
-        own = points[series == k]
+        own = points[numbers == k]
         (path,) = axes.plot(*own.T, color=canvas.GREY, lw=1.0, alpha=0.8)
         if has_styles:
             path.set(color=styles[k]["color"], linestyle=styles[k]["linestyle"])
             path.set_label("/".join(map(str, key)))
         axes.plot(*own[-1], marker="o", ms=4, color=path.get_color())
-    _add_arrows(axes, points, _speeds(points, table.index, series))
+    _add_arrows(axes, points, _speeds(points, table.index, numbers))
     axes.set(xlabel=labels[0], ylabel=labels[1])
     canvas.add_legend(sheet, is_new=ax is None)
     return axes
+
+
+def _of_series(index: pd.Index, series: Hashable, levels: list[Hashable]) -> pd.Index:
+    """Return the stamps of one series of a panel; those without a key are its own."""
+    key = series if isinstance(series, tuple) else (series,)
+    if index.nlevels == 1 and len(levels) == len(key) + 1:
+        return pd.MultiIndex.from_product(
+            [*([one] for one in key), index], names=levels
+        )
+    numbers, keys = series_of(index)
+    canvas.check_held(keys, [key], "the series at these stamps")
+    return index[numbers == keys.index(key)]
 
 
 def _ahead(history: History) -> pd.Index:

@@ -73,6 +73,39 @@ class StructuralAsNetwork(StructuralForecaster):
         return super().predict_at(index, X)
 
 
+@pytest.mark.parametrize("columns", [None, ("a", "b")])
+def test_one_series_of_a_panel_is_drawn_alone(forecaster: Any, columns: Any) -> None:
+    y = panel()
+    if columns:
+        both = pd.DataFrame({"a": y["y"], "b": y["y"] ** 2})
+        forecaster = StructuralForecaster().fit(both)
+    pair = columns or (0, 1)
+
+    def drawn(**asked: Any) -> Any:
+        axes: Any = plot_phase(forecaster, columns=columns, **asked)
+        (own,) = paths(axes)
+        plt.close(axes.figure)
+        return own
+
+    if columns:
+        expected = forecaster.predict_at(y.index)
+    else:
+        expected = forecaster.trajectory(y.index).xs("mean", axis=1, level=1)
+    expected = expected.loc["s1"][list(pair)]
+    for asked in ("s1", ("s1",)):
+        np.testing.assert_allclose(drawn(series=asked, index=y.index), expected)
+    np.testing.assert_allclose(drawn(series="s1", index=expected.index), expected)
+    assert len(drawn(series="s1")) == 500
+    with pytest.raises(ValueError, match=r"stamps must hold \('s7',\); got \[\('s0',"):
+        plot_phase(forecaster, columns=columns, series="s7")
+
+
+def test_many_names_are_counted() -> None:
+    many = tiny(model="hybrid", guard=False, latent_size=11).fit(waves())
+    with pytest.raises(ValueError, match=r"7, 8\] and 2 more\. Draw what fits"):
+        plot_phase(many, (0, 99))
+
+
 def test_arrows_point_where_paths_go() -> None:
     index = uneven_stamps(400)
     phase = np.linspace(0, 12 * np.pi, 400)
@@ -99,8 +132,11 @@ def test_what_cannot_be_drawn_is_refused(forecaster: Any) -> None:
         plot_phase(forecaster, (0, 7))
     with pytest.raises(ValueError, match="two axes"):
         plot_phase(forecaster, (0, 1, 2))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="that has latent states"):
+    kinds = "latent states .*LatentODEForecaster.*, with two columns of y as columns,"
+    with pytest.raises(TypeError, match=kinds):
         plot_phase(StructuralForecaster().fit(waves(uneven_stamps(30))))
+    with pytest.raises(TypeError, match="of this package; got a Series"):
+        plot_phase(waves(), columns=("a", "b"))
     few = tiny(model="hybrid").fit(waves(uneven_stamps(20)))
     with pytest.raises(ValueError, match="guard=False"):
         plot_phase(few)
