@@ -32,6 +32,7 @@ from sklode.latent_ode.randomness import normals
 from sklode.latent_ode.windows import WindowSet
 from sklode.nn import ControlPath
 from sklode.nn.autoencoder import cubature_points
+from sklode.nn.encoders import advice_on
 
 _WINDOWS_AT_ONCE = 512  # that are encoded: memory
 # windows times draws times steps, or stamps if they are more
@@ -333,5 +334,5 @@ class LatentODEAnswers:
             f"not, the first at {index[bad[0]]}: the latent trajectory overflows "
             f"(method={solver.method!r}, step_size={solver.step_size:g}). "
             "Ask for stamps nearer to the observations, or fit again with a lower lr, "
-            "a lower clip_norm or a smaller step_size."
+            f"a lower clip_norm or a smaller step_size.{advice_on(self.network)}"
         )

@@ -6,6 +6,7 @@ Lechner and Hasani (2020).
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -244,6 +245,8 @@ class CustomEncoder(nn.Module):
     input_size, hidden_size : int
     """
 
+    _is_tried = False  # whether it has given finite numbers once
+
     def __init__(
         self, kind: type[nn.Module], input_size: int, hidden_size: int
     ) -> None:
@@ -269,11 +272,33 @@ class CustomEncoder(nn.Module):
                 f"{expected}; got {shape} from {type(self.module).__name__}. Return "
                 "the last state alone, of the size that it was made with."
             )
+        # later ones are what a training that diverges is known by, and undone
+        if not self._is_tried:
+            _check_finite(h, type(self.module).__name__)
+            self._is_tried = True
         return h
 
     def compiles(self, example: Tensor) -> bool:
         """Return that the compiled engine does not do this."""
         return False
+
+
+def _check_finite(h: Tensor, name: str) -> None:
+    """Check what an encoder of that name returns at first."""
+    bad = int((~torch.isfinite(h)).any(dim=1).sum())
+    if bad:
+        raise ValueError(
+            f"an encoder must return finite numbers; got NaN or infinity for {bad} of "
+            f"{len(h)} windows from {name}, before it has learned anything. Look there "
+            "for a division by zero, or a root or logarithm of what is not positive."
+        )
+
+
+def advice_on(network: nn.Module) -> str:
+    """Return what to look at, in an encoder of the user's own, where NaN came out."""
+    found = (one for one in network.modules() if isinstance(one, CustomEncoder))
+    names = [type(one.module).__name__ for one in found]
+    return f" See that {names[0]}, the encoder, returns no NaN." if names else ""
 
 
 Encoder: TypeAlias = ODERNN | CustomEncoder
@@ -296,6 +321,18 @@ def check_encoder(encoder: object) -> None:
             f"torch.nn.Module, or None; got {encoder!r}. Its forward takes times, "
             "inputs and observed, and returns (batch, hidden_size)."
         )
+    signature = inspect.signature(encoder.forward)
+    try:
+        signature.bind(None, None, None, None)  # itself, and three tensors
+    except TypeError as error:
+        name = encoder.__name__
+        raise ValueError(
+            "an encoder's forward must take three tensors, forward(self, times, "
+            f"inputs, observed); got {name}.forward{signature}. Write class "
+            f"Own({name}) with such a forward, which returns h, (batch, hidden_size), "
+            "and pass encoder=Own. inputs are (batch, row, input), times and observed "
+            "(batch, row)."
+        ) from error
 
 
 def build_encoder(

@@ -20,6 +20,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from sklode.data.errors import SolverError
 from sklode.nn import clip_gradient_norm, elbo
 from sklode.nn.autoencoder import Autoencoder, TrainingBatch
+from sklode.nn.encoders import advice_on
 from sklode.training.parameters import TrainingSettings
 from sklode.training.report import Reporter
 
@@ -347,8 +348,9 @@ class Trainer:
                 f"{now:.3g}, and {before:.3g} with the weights of epoch "
                 f"{best.epoch}; it went back {self.n_restored} times. The weights "
                 f"{kept} are kept. Lower lr (lr={lr:g}), or set clip_norm lower, for "
-                f"example to 1.0 (clip_norm={clip_norm}), or use a smaller step_size. "
-                "model='hybrid' keeps what does not prove itself out of the forecasts."
+                f"example to 1.0 (clip_norm={clip_norm}), or use a smaller step_size."
+                f"{advice_on(self.network)} model='hybrid' keeps what does not "
+                "prove itself out of the forecasts."
             )
 
 

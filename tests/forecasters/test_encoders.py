@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from sklode import (
     LatentODEForecaster,
     LatentODELSTMForecaster,
     LatentODERNNForecaster,
+    SolverError,
     WeightsFileError,
 )
 from tests.series import tiny, waves
@@ -53,6 +55,30 @@ class OfOneSize(nn.Module):
 
     def __init__(self, size: int) -> None:
         super().__init__()
+
+
+class OfOneTensor(OfOneSize):
+    """One that reads the inputs alone."""
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class NotFinite(GRU):
+    """One that divides by zero from its n-th call on."""
+
+    n_finite = 0
+
+    def forward(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
+        self.n_finite -= 1
+        return super().forward(times, inputs, observed) / float(self.n_finite >= 0)
+
+
+class NotFiniteLater(NotFinite):
+    n_finite = 1
 
 
 def with_gru(model: str = "hybrid", encoder: Any = GRU) -> Any:
@@ -92,6 +118,15 @@ def test_a_module_of_the_users_own_is_not_stored(tmp_path: Path) -> None:
         (nn.GRU(1, 1), r"a class of torch\.nn\.Module, or None; got GRU\(1, 1\)"),
         (dict, r"a class of torch\.nn\.Module, or None; got <class 'dict'>"),
         (Wide, r"shape \(batch, hidden_size\), .* 3\); got \(\d+, 4\) from Wide\."),
+        (nn.GRU, r"forward\(self, times, .*; got GRU\.forward\(self, input, hx=None\)"),
+        (
+            OfOneTensor,
+            r"got OfOneTensor\.forward\(self, x: .*class Own\(OfOneTensor\) w",
+        ),
+        (
+            NotFinite,
+            r"finite numbers; got NaN .* for \d+ of \d+ windows from NotFinite,",
+        ),
         (OfOneSize, r"two sizes, .*; got OfOneSize\(2, 3\): .* Give the rest"),
     ],
 )
@@ -99,6 +134,14 @@ def test_a_module_of_the_users_own_is_not_stored(tmp_path: Path) -> None:
 def test_what_is_no_encoder_is_refused(encoder: Any, message: str, model: str) -> None:
     with pytest.raises(ValueError, match=message):
         with_gru(model, encoder).fit(waves())
+
+
+def test_an_encoder_that_is_not_finite_later_is_named() -> None:
+    with pytest.warns(ConvergenceWarning, match="See that NotFiniteLater, the encoder"):
+        forecaster = with_gru("paper", NotFiniteLater).fit(waves())
+    # of the weights from before
+    with pytest.raises(SolverError, match="See that NotFiniteLater, the encoder"):
+        forecaster.predict([1])
 
 
 def test_the_other_encoders_have_names() -> None:
