@@ -195,7 +195,7 @@ def _safetensors() -> ModuleType:
     except ImportError as error:
         raise ImportError(
             "save_weights and load_weights need safetensors, which is not installed. "
-            'Install it with pip install "sklode[save]", or use pickle.'
+            "Install it with pip install safetensors, or use pickle."
         ) from error
     return safetensors.numpy
 

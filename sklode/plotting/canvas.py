@@ -75,7 +75,7 @@ def pyplot() -> ModuleType:
     except ImportError as error:
         raise ImportError(
             "sklode.plotting needs matplotlib, which is not installed. Run "
-            'pip install "sklode[plot]".'
+            "pip install matplotlib."
         ) from error
     return plt
 

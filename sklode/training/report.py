@@ -27,8 +27,8 @@ class Reporter:
         except ImportError as error:
             raise ImportError(
                 "verbose=1 shows a progress bar and needs tqdm, which is not "
-                "installed. Run pip install 'sklode[progress]', or use verbose=2 for a "
-                "line per epoch."
+                "installed. Run pip install tqdm, or use verbose=2 for a line each "
+                "epoch."
             ) from error
         # A bar redraws its line: in a log, or from many processes, each would be a line
         # of its own, and comes twice a minute only.
