@@ -12,9 +12,8 @@ import pandas as pd
 _LINE = re.compile(r"(?:: |; )(\w+(?:\.index|\[[^\]]+\])? = .+?)(?:\.$|; |, after |$)")
 
 
-def mended(message: object, **names: Any) -> dict[str, Any]:
-    """Run the first line that a message has to paste; return all names."""
+def mended(message: object, *, place: int = 0, **names: Any) -> dict[str, Any]:
+    """Run one of the lines that a message has to paste; return all names."""
     names["pd"] = pd
-    (line, *_) = _LINE.findall(str(message))
-    exec(line, names)  # our own message
+    exec(_LINE.findall(str(message))[place], names)  # our own message
     return names

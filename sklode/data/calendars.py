@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import math
+import re
 import warnings
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeAlias
@@ -14,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Flags, Frame, Numbers
+from sklode.data.remedies import date_call
 from sklode.data.ticks import DAY, stamps_of
 
 _FEWEST_MONTHS = 3  # that what a month does shows in are more
@@ -363,15 +365,28 @@ def _table(given: Named) -> dict[datetime.date, str]:
     found: dict[datetime.date, str] = {}
     for day, name in pairs:
         if not isinstance(day, datetime.date | np.datetime64) or pd.isna(day):
+            remedy = "Convert them by pd.to_datetime."
+            if date_call(pd.Index([name], dtype=object), "dates") is not None:
+                remedy = (
+                    "Dates are the index, names the values: "
+                    f"holidays = {_turned(given)}."
+                )
             raise TypeError(
-                "holidays must be at dates; "
-                f"got {day!r} for {name!r}. "
-                "Convert them by pd.to_datetime."
+                f"holidays must be at dates; got {day!r} for {name!r}. {remedy}"
             )
         found[pd.Timestamp(day).date()] = str(name)
     if not found:
         raise ValueError("a table of holidays must hold a day; got none. Leave it out.")
     return found
+
+
+def _turned(given: Named) -> str:
+    """Return the call that makes the index of dates that are values."""
+    if isinstance(given, pd.DataFrame):
+        return "holidays.rename(columns={'ds': 'holiday', 'holiday': 'ds'})"
+    if isinstance(given, dict):
+        return "{date: name for name, date in holidays.items()}"
+    return f"pd.Series('closed', index={date_call(given, 'holidays')})"
 
 
 def _looked_up(
@@ -386,7 +401,7 @@ def _looked_up(
             "which is not installed. Run pip install holidays, "
             "or pass a table of names and dates."
         ) from error
-    codes = [given] if isinstance(given, str) else given
+    codes = [given] if isinstance(given, str) else [*given]
     # numpy counts years from 1970
     years = days.astype("datetime64[Y]").astype(int) + 1970
     wanted = range(years.min() - 1, years.max() + _YEARS_AHEAD)
@@ -402,8 +417,11 @@ def _looked_up(
             named = getattr(holidays, country.title().replace(" ", ""), None)
             code_of_it = getattr(named, "country", None)
             near = near if code_of_it is None else [code_of_it]
+            meant = _code_meant(codes, str(code), countries)
             remedy = "Days are a table: pd.Series('closed', index=dates)."
-            if near:
+            if meant is not None:
+                remedy = f"Did you mean {meant!r}?"
+            elif near:
                 remedy = f"Did you mean one of {near}?"
             raise ValueError(
                 "holidays must be codes of countries that the "
@@ -416,14 +434,37 @@ def _looked_up(
         try:
             own = of(country, subdiv=part or None, years=wanted)
         except NotImplementedError as error:
+            meant = _code_meant(codes, str(code), countries)
+            remedy = f"It has {countries.get(country)}."
+            if meant is not None:
+                remedy = f"Did you mean {meant!r}?"
             raise ValueError(
                 "the package holidays must know parts of countries; "
-                f"got {code!r}. "
-                f"It has {countries.get(country)}."
+                f"got {code!r}. {remedy}"
             ) from error
         # a day of several keeps the first country's name
         found = {**own, **found}
     return found
+
+
+def _code_meant(
+    codes: Iterable[str], code: str, countries: dict[str, list[str]]
+) -> str | None:
+    """Return a code of words such as 'au vic', or of two codes; None: there is none.
+
+    ``countries`` have the parts that are known.
+    """
+    known = {_spelt(country): country for country in countries}
+    for country, parts in countries.items():
+        known |= {_spelt(f"{country} {part}"): f"{country}-{part}" for part in parts}
+    # a part may be told beside its country
+    texts = [code, *(f"{other} {code}" for other in codes)]
+    return next((known[_spelt(x)] for x in texts if _spelt(x) in known), None)
+
+
+def _spelt(code: str) -> str:
+    """Return a code in capitals, with a space wherever there is a mark."""
+    return re.sub(r"[\W_]+", " ", code.upper()).strip()
 
 
 def country_of(ticks: Numbers, values: Array, like: pd.Index) -> str | None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array, Levels
-from sklode.data.remedies import numbers_call
+from sklode.data.remedies import numbers_line
 
 _MOST = 100  # levels: each is a column that is searched
 
@@ -91,7 +91,7 @@ class ControlColumns(NamedTuple):
                     f"column {name!r} of X must hold numbers, "
                     "as it did in fit; "
                     f"got {column.dropna().iloc[0]!r}. "
-                    f"Convert it: {own} = {numbers_call(column, own) or 'numbers'}."
+                    f"{numbers_line(column, own) or f'Convert it: {own} = numbers'}."
                 )
             numbers = column.to_numpy(np.float64, na_value=np.nan)
             parts.append(numbers[:, None])

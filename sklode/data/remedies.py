@@ -5,10 +5,13 @@ Tested in tests/forecasters/test_inputs.py, which runs them.
 
 from __future__ import annotations
 
+import contextlib
 import re
+import warnings
 from collections.abc import Hashable
 from datetime import date
 
+import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Frame
@@ -17,6 +20,12 @@ TIMES = pd.DatetimeIndex | pd.PeriodIndex | pd.TimedeltaIndex
 """Kinds of an index that tell time."""
 
 _SEEN = 100  # of texts, which tell the format of all
+_THOUSANDS, _DECIMAL = "part thousands", "are decimal points"
+_COMMAS = {
+    _THOUSANDS: r"-?(\d+|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?",
+    _DECIMAL: r"-?(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d+)?",
+}
+"""Numbers as texts, by what commas do in them."""
 _DAY_AND_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-]\d{4}")
 
 
@@ -39,7 +48,20 @@ def date_call(texts: Frame | pd.Index, named: str) -> str | None:
         pd.to_datetime(pd.Index(seen), format="mixed", utc=True)
     except ValueError:
         return None
-    return f"pd.to_datetime({named})"
+    return f"pd.to_datetime({named}{_options(pd.Index(texts.dropna()))})"
+
+
+def _options(texts: pd.Index) -> str:
+    """Return the options by which all texts become dates; none where none do."""
+    zones, formats = ("", ", utc=True"), ("", ", format='mixed'")
+    for zone, form in ((zone, form) for form in formats for zone in zones):
+        options = {"utc": bool(zone)} | ({"format": "mixed"} if form else {})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of pandas 2 where offsets differ
+            with contextlib.suppress(ValueError, TypeError):
+                if isinstance(pd.to_datetime(texts, **options), pd.DatetimeIndex):
+                    return zone + form
+    return ""
 
 
 def conversion(times: pd.Index, named: str) -> str | None:
@@ -55,19 +77,45 @@ def conversion(times: pd.Index, named: str) -> str | None:
     return date_call(times, named)
 
 
-def numbers_call(texts: pd.Series, named: str) -> str | None:
-    """Return the call that makes numbers of texts; None if not one of them is."""
+def numbers_line(texts: pd.Series, name: str) -> str | None:
+    """Return the line that makes numbers of texts; None if not one of them is.
+
+    Where a comma may part thousands or be the decimal point, there are two lines.
+    """
     known = texts.dropna()
+    seen = pd.Series([item for item in known if isinstance(item, str)], dtype=object)
+    if not seen.str.contains(r"\d,\d").any():
+        call = _numbers_call(known, name, {})
+        return None if call is None else f"Convert it: {name} = {call}"
+    fits = pd.DataFrame(
+        {said: seen.str.fullmatch(pattern) for said, pattern in _COMMAS.items()}
+    )
+    # what fits neither is no number
+    possible = [said for said in fits if fits.loc[fits.any(axis=1), said].all()]
+    has_points = seen[fits[_DECIMAL]].str.contains(".", regex=False).any()
+    decimal = {",": "."}
+    if has_points and possible == [_DECIMAL]:
+        decimal = {".": "", ",": "."}
+    marks = {_THOUSANDS: {",": ""}, _DECIMAL: decimal}
+    calls = {
+        said: _numbers_call(known, name, marks[said]) for said in possible or [_DECIMAL]
+    }
+    if None in calls.values():
+        return None
+    if len(calls) == 1:
+        return f"Convert it: {name} = {next(iter(calls.values()))}"
+    lines = [f"where commas {said}: {name} = {call}" for said, call in calls.items()]
+    return f"Convert it, {'; '.join(lines)}"
+
+
+def _numbers_call(known: pd.Series, named: str, marks: dict[str, str]) -> str | None:
+    """Return the call that makes numbers of texts whose marks are replaced."""
     seen, coerced = known.astype(str), ""
-    has_comma = seen.str.fullmatch(r"-?\d+(,\d+)+(\.\d+)?")
-    if has_comma.any():
-        # three digits after each comma: thousands
-        thousands = seen[has_comma].str.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?").all()
-        point = "" if thousands else "."
-        seen = seen.str.replace(",", point)
-        if not all(isinstance(item, str) for item in known):
-            named, coerced = f"{named}.astype(str)", ", errors='coerce'"
-        named = f"{named}.str.replace(',', {point!r})"
+    if marks and not all(isinstance(item, str) for item in known):
+        named, coerced = f"{named}.astype(str)", ", errors='coerce'"
+    for mark, other in marks.items():
+        seen = seen.str.replace(mark, other, regex=False)
+        named = f"{named}.str.replace({mark!r}, {other!r})"
     is_number = pd.to_numeric(seen, errors="coerce").notna()
     if not is_number.any():
         return None

@@ -15,7 +15,7 @@ import pandas as pd
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.categories import is_category
-from sklode.data.remedies import TIMES, index_line, numbers_call
+from sklode.data.remedies import TIMES, index_line, numbers_line
 
 
 def read_table(data: Any, name: str = "y") -> Any:
@@ -202,9 +202,9 @@ def _remedy(data: pd.DataFrame, name: str, column: pd.Series, is_series: bool) -
         return f"Pass two columns, {own}.to_numpy().real and .imag"
     if pd.api.types.is_timedelta64_dtype(column.dtype):
         return f"Convert it: {own} = {own} / pd.Timedelta('1h')"
-    call = numbers_call(column, own)
-    if call is not None:
-        return f"Convert it: {own} = {call}"
+    line = numbers_line(column, own)
+    if line is not None:
+        return line
     if is_series:
         return f"Pass numbers: pd.Series(values, index={name}.index)"
     leave_out = f"Leave it out: {name} = {name}.drop(columns={column.name!r})"

@@ -24,6 +24,7 @@ from sklode.data.calendars import (
 )
 from sklode.data.ticks import ticks_of
 from tests.cases import mostly_slow, slow
+from tests.remedies import mended
 
 DAYS = pd.date_range("2023-01-02", periods=420)
 FREE = pd.Series("free", DAYS[[20, 57, 101, 160, 203, 250, 301, 333, 360, 409]])
@@ -282,6 +283,12 @@ def test_countries_are_looked_up_and_known_for_years() -> None:
         (["2024-05-01"], ValueError, r"pd\.Series\('closed', index=dates\)"),
         ("DEU1", ValueError, r"Did you mean one of .*'DE"),
         ("DE-XX", ValueError, "parts of countries; got 'DE-XX'"),
+        (("AU", "VIC"), ValueError, r"got 'VIC'\. Did you mean 'AU-VIC'\?"),
+        ("au-vic", ValueError, r"got 'au-vic'\. Did you mean 'AU-VIC'\?"),
+        ("AU, VIC", ValueError, r"got 'AU, VIC'\. Did you mean 'AU-VIC'\?"),
+        ("AU-vic", ValueError, r"got 'AU-vic'\. Did you mean 'AU-VIC'\?"),
+        ("nz south canterbury", ValueError, "mean 'NZ-South Canterbury'"),
+        ("au", ValueError, r"got 'au'\. Did you mean 'AU'\?"),
     ],
 )
 def test_holidays_that_cannot_be_are_refused(
@@ -291,6 +298,25 @@ def test_holidays_that_cannot_be_are_refused(
         pytest.importorskip("holidays")
     with pytest.raises(error, match=f"(?s){message}"):
         structural(holidays=holidays).fit(sold())
+
+
+@pytest.mark.parametrize(
+    "holidays",
+    [
+        pd.Series(FREE.index),
+        pd.Series(FREE.index.date, [f"day {k}" for k in range(len(FREE))]),
+        pd.Series(FREE.index.strftime("%Y-%m-%d")),
+        {f"day {k}": date for k, date in enumerate(FREE.index)},
+        pd.DataFrame({"ds": "closed", "holiday": FREE.index}),
+    ],
+)
+def test_dates_in_the_place_of_names_become_the_index(holidays: Any) -> None:
+    with pytest.raises(TypeError, match="Dates are the index") as info:
+        structural(holidays=holidays).fit(sold())
+    found = mended(info.value, holidays=holidays)["holidays"]
+    ticks = ticks_of(DAYS)
+    days = Calendar.of(found, ticks, DAYS).days
+    np.testing.assert_array_equal(days, Calendar.of(FREE, ticks, DAYS).days)
 
 
 def test_without_the_package_a_country_says_what_to_install(
