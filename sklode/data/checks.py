@@ -6,7 +6,10 @@ else a ValueError.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import re
+import warnings
 from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
@@ -292,14 +295,20 @@ _SHARED: dict[str, list[object]] = {
     "holidays": [str, list, tuple, dict, pd.Series, pd.DataFrame, None],
     "random_state": ["random_state"],
 }
-# of those whose rule names kinds, which do not tell what to write
+# where the default does not tell what to write
 _EXAMPLES = {
     "freq": "'1h'",
     "bounds": "(0, 100), or (0, None) without an upper end",
     "holidays": "'DE', or pd.Series('closed', index=dates)",
     "seasons": "['1D', '7D'], or [12] in steps of the index",
+    "error": "'deviation', a column of X",
     "random_state": "0",
+    "logarithm": "True, False or 'auto'",
+    "guard": "True, False or 'auto'",
 }
+# as scikit-learn says kinds
+_BOOLEAN = re.compile("an instance of 'bool' or an instance of 'numpy.bool_?'")
+_KIND = re.compile(r"an instance of '(?:\w+\.)*(\w+)'")
 
 
 def check_constraints(
@@ -315,19 +324,40 @@ def check_constraints(
     except InvalidParameterError as error:
         # the rule names the parameter first, in quotes
         name = str(error).split("'")[1]
-        if name not in _EXAMPLES:
-            raise
-        example = f"Use for example {name}={_EXAMPLES[name]}."
-        raise InvalidParameterError(f"{error} {example}") from None
-    # of what is no length nanoseconds are NaN, which is not above zero
-    if forecaster.freq is not None and not nanoseconds(forecaster.freq) > 0:
+        defaults = forecaster.get_param_defaults()
+        example = _EXAMPLES.get(name, repr(defaults[name]))
+        rule = _KIND.sub(r"a \1", _BOOLEAN.sub("a bool", str(error)))
+        raise InvalidParameterError(
+            f"{rule} Use for example {name}={example}."
+        ) from None
+    if forecaster.freq is not None and not _goes_forward(forecaster.freq):
         raise ValueError(
             "freq must be a frequency that pandas knows "
             "and that goes forward; "
-            f"got {forecaster.freq!r}. "
-            "Use for example freq='1h', 'D', 'MS' for starts of months, or 'ME' for "
-            "their ends."
+            f"got {forecaster.freq!r}. {_frequency_meant(forecaster.freq)}."
         )
+
+
+def _goes_forward(freq: object) -> bool:
+    """Return whether pandas knows a frequency, and it is above zero."""
+    try:
+        return nanoseconds(pd.tseries.frequencies.to_offset(freq)) > 0
+    except ValueError:
+        return False
+
+
+def _frequency_meant(freq: object) -> str:
+    """Return what to pass in place of no frequency."""
+    with warnings.catch_warnings(), contextlib.suppress(ValueError):
+        warnings.simplefilter("ignore")  # of units' earlier names
+        # a length of time that is no frequency, such as "90 minutes"
+        length = pd.tseries.frequencies.to_offset(pd.Timedelta(freq))
+        if _goes_forward(length):
+            return f"Use freq={length.freqstr!r}"
+    return (
+        "Use for example freq='1h', 'D', 'MS' for starts of months, or 'ME' for "
+        "their ends"
+    )
 
 
 def check_names(owner: str, given: Iterable[str], known: list[str]) -> None:

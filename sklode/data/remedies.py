@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Hashable
 from datetime import date
 
-import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Frame

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -236,13 +237,22 @@ def test_arguments_of_other_packages_are_told(ask: Any, message: str) -> None:
         ("holidays", DAYS[:2], r"holidays='DE', or pd\.Series\('closed', index=dates"),
         ("freq", 7, "freq='1h'"),
         ("freq", "H", "got 'H'. Use for example freq='1h', 'D', 'MS'"),
+        ("freq", "1H", "got '1H'. Use freq='h'."),
+        ("freq", "90 minutes", "got '90 minutes'. Use freq='90min'."),
         ("random_state", "zero", "random_state=0"),
+        ("logarithm", "yes", "logarithm=True, False or 'auto'"),
+        ("logarithm", None, "logarithm=True, False or 'auto'"),
+        ("clean", "no", "clean=True"),
+        ("n_samples", 0, "n_samples=100"),
     ],
 )
 def test_a_parameter_of_another_kind_is_told_with_an_example(
     name: str, value: Any, example: str
 ) -> None:
     message = example if example.startswith("got") else f"Use for example {example}"
-    with pytest.raises((TypeError, ValueError), match=message) as info:
-        StructuralForecaster(**{name: value}).fit(Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises((TypeError, ValueError), match=message) as info:
+            StructuralForecaster(**{name: value}).fit(Y)
     assert repr(value) in str(info.value)
+    assert "instance of" not in str(info.value)
