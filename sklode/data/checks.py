@@ -24,11 +24,12 @@ from sklearn.utils._param_validation import (
 )
 
 from sklode.data.arrays import Array, Frame
-from sklode.data.remedies import TIMES, conversion, date_call
+from sklode.data.remedies import TIMES, conversion, date_call, stamps_call
 from sklode.data.ticks import (
     clock_of,
     nanoseconds,
     series_of,
+    shown,
     ticks_of,
 )
 
@@ -43,7 +44,7 @@ def finite_values(data: pd.DataFrame, name: str = "y") -> NDArray[np.float64]:
         raise ValueError(
             f"values of {name} must be finite, or NaN (missing); "
             f"got {values[row, column]} "
-            f"in column {data.columns[column]!r} at {data.index[row]}. "
+            f"in column {data.columns[column]!r} at {shown(data.index[row])}. "
             "Replace it by NaN to treat it as missing."
         )
     return values
@@ -56,13 +57,13 @@ def check_controls(X: Frame, index: pd.Index) -> None:
     for row in np.flatnonzero(is_missing):
         raise ValueError(
             "X must have a row at every stamp of y; "
-            f"got none at {index[row]}. "
+            f"got none at {shown(index[row])}. "
             "Extend X to cover it: NaN where it is not known."
         )
 
 
-def check_kinds(X: Frame, index: pd.Index) -> None:
-    """Check that X is indexed as y is."""
+def check_kinds(X: Frame, index: pd.Index, asked: pd.Index | None = None) -> None:
+    """Check that X is indexed as y is; ``asked`` are the rows of X that are needed."""
     if X.index.nlevels != index.nlevels:
         raise ValueError(
             f"X must have the index levels of y, {list(index.names)}; got "
@@ -70,7 +71,7 @@ def check_kinds(X: Frame, index: pd.Index) -> None:
             "pd.concat({key: X for key in keys})."
         )
     times, known = X.index.get_level_values(-1), index.get_level_values(-1)
-    check_same_kind(times, known, name="X")
+    check_same_kind(times, known, name="X", asked=asked)
 
 
 def check_index(
@@ -111,7 +112,7 @@ def check_index(
                     " Rows of several series need their keys before the times: "
                     f"{name}.set_index('key', append=True).swaplevel().sort_index()."
                 )
-        owner = f" of series {index[row][:-1]}" if index.nlevels > 1 else ""
+        owner = f" of series {shown(index[row][:-1])}" if index.nlevels > 1 else ""
         raise ValueError(
             f"times of {name} must be strictly increasing; "
             f"got {times[row]} after {times[before]} at row {row}{owner}. "
@@ -167,7 +168,7 @@ def check_last(index: pd.Index, name: str) -> None:
         keys = "; if its stamps are keys, convert them to strings"
     raise ValueError(
         f"time must be the last index level of {name}; "
-        f"got {index[0]}: {_word(earlier[level])} "
+        f"got {shown(index[0])}: {_word(earlier[level])} "
         f"in level {level}, {_word(last)} in the last. "
         f"Put it there: {line}{keys}."
     )
@@ -234,18 +235,22 @@ def check_same_kind(
     times: pd.Index,
     known: pd.Index,
     name: str = "fh",
+    asked: pd.Index | None = None,
 ) -> None:
-    """Check that stamps are of the kind seen in fit; any zone is as good."""
+    """Check that stamps are of the kind seen in fit; any zone is as good.
+
+    Those ``asked`` are what rows without times may stand for.
+    """
     got, wanted = _kind(times), _kind(known)
     if got != wanted:
         raise TypeError(
             f"{name} must be of the kind of y's index, {wanted}; "
             f"got {got}. "
-            f"{_likening(times, known)}."
+            f"{_likening(times, known, asked)}."
         )
 
 
-def _likening(times: pd.Index, known: pd.Index) -> str:
+def _likening(times: pd.Index, known: pd.Index, asked: pd.Index | None) -> str:
     """Return what makes stamps of the kind of those known."""
     zone, own_zone = (getattr(each, "tz", None) for each in (known, times))
     local = f".tz_localize({str(zone)!r})" if zone is not None else ""
@@ -270,10 +275,23 @@ def _likening(times: pd.Index, known: pd.Index) -> str:
             call = None if dates is None else f"{dates}{local}"
     if call is not None:
         return f"Convert it: index = {call}"
+    if asked is not None and len(asked):
+        return _giving(times, asked)
     return (
         "Give it the times of its rows: index = y.index where they are those of y, "
         "or set_index(column)"
     )
+
+
+def _giving(times: pd.Index, asked: pd.Index) -> str:
+    """Return what gives rows of X the stamps that are asked for."""
+    said = f"Give it the stamps that are asked for, {shown(asked[0])}"
+    if len(asked) > 1:
+        said += f" to {shown(asked[-1])}, a row each"
+    code = None
+    if asked.nlevels == 1 and len(asked) == len(times):
+        code = stamps_call(asked)
+    return f"{said}: X = X.set_axis({code or 'index'})"
 
 
 def _kind(index: pd.Index) -> str:
@@ -348,12 +366,16 @@ def _goes_forward(freq: object) -> bool:
 
 def _frequency_meant(freq: object) -> str:
     """Return what to pass in place of no frequency."""
-    with warnings.catch_warnings(), contextlib.suppress(ValueError):
+    with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
         warnings.simplefilter("ignore")  # of units' earlier names
         # a length of time that is no frequency, such as "90 minutes"
-        length = pd.tseries.frequencies.to_offset(pd.Timedelta(freq))
-        if _goes_forward(length):
-            return f"Use freq={length.freqstr!r}"
+        length = pd.Timedelta(freq)
+        n_days, rest = divmod(length, pd.Timedelta("1D"))
+        step = pd.offsets.Day(n_days)
+        if rest:
+            step = pd.tseries.frequencies.to_offset(length)
+        if _goes_forward(step):
+            return f"Use freq={step.freqstr!r}"
     return (
         "Use for example freq='1h', 'D', 'MS' for starts of months, or 'ME' for "
         "their ends"

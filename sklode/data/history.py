@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from sklode.data.measurements import error_columns, measured
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
 from sklode.data.steps import Freq, Step, default_step, future_stamps
-from sklode.data.ticks import series_of, stamps_of, ticks_of
+from sklode.data.ticks import series_of, shown, stamps_of, ticks_of
 
 Unknown: TypeAlias = dict[Hashable, tuple[int, Hashable]]
 """Columns of X that are not known at all rows: at how many not, and the first."""
@@ -354,9 +355,10 @@ class History:
         is_new = series < 0
         if is_new.any():
             row = index[int(np.argmax(is_new))]
+            seen = ", ".join(map(shown, self.rows.keys[:3]))
             raise ValueError(
                 "forecasts are for the series that fit has seen; "
-                f"got {row[:-1]}, seen were {list(self.rows.keys)[:3]}... "
+                f"got {shown(row[:-1])}, seen were {seen}... "
                 "Fit on a panel that holds it, "
                 "or update with its observations."
             )
@@ -426,7 +428,7 @@ class History:
             X = pd.DataFrame(columns=self.controls, index=index[:0], dtype=float)
         X = with_columns(X, self.controls, name="X").sort_index()
         check_index(X.index, name="X")
-        check_kinds(X, index)
+        check_kinds(X, index, asked=index)
         is_known = rows.holds(places.series, places.ticks)
         is_known &= self.is_seen[places.series]
         needed = index[~is_known].unique()
@@ -490,7 +492,7 @@ def _check_new_keys(new: Sequence[Key], known: Sequence[Key]) -> None:
             raise ValueError(
                 "a new series must not have the key "
                 "of a known one in another type; "
-                f"got {key}, known is {alike}. "
+                f"got {shown(key)}, known is {shown(alike)}. "
                 "Convert the keys, or choose others."
             )
 
@@ -558,17 +560,46 @@ def with_columns(
     fewer = [column for column in wanted if column not in given]
     if not more and not fewer:
         return frame[wanted]
+    table = f"{name} = pd.DataFrame({name})"
+    alike = _alike(more, fewer)
+    alone = f"[{wanted}]" if len(given) > len(wanted) else ""
     if not fewer:
         remedy = f"Leave out {more}: {name} = {name}[{wanted}]"
+    elif len(alike) == len(fewer):
+        remedy = f"Name them as in fit: {table}.rename(columns={alike}){alone}"
     elif len(fewer) == len(more) == len(wanted):
-        remedy = "If they are the same, name them so: "
-        remedy += f"{name} = pd.DataFrame({name}).set_axis({wanted}, axis=1)"
+        remedy = (
+            f"If they are the same, name them so: {table}.set_axis({wanted}, axis=1)"
+        )
+    elif len(fewer) == len(more) == 1:
+        remedy = (
+            "If they are the same, name it so: "
+            f"{table}.rename(columns={{{more[0]!r}: {fewer[0]!r}}}); where it is not "
+            f"known, it is NaN: {table}.reindex(columns={wanted})"
+        )
+    elif more and fewer == wanted:
+        # without one column all would be NaN
+        own = dict(zip(more, wanted, strict=False))
+        remedy = f"Name those that are the same: {table}.rename(columns={own}){alone}"
     else:
         remedy = f"It lacks {fewer}; where these are not known, they are NaN: "
-        remedy += f"{name} = pd.DataFrame({name}).reindex(columns={wanted})"
+        remedy += f"{table}.reindex(columns={wanted})"
     raise ValueError(
         f"{name} must have the columns that fit had, {wanted}; got {given}. {remedy}."
     )
+
+
+def _alike(given: list[Hashable], wanted: list[Hashable]) -> dict[Hashable, Hashable]:
+    """Return which names are others but for capitals, spaces and marks."""
+    by_spelling = {_spelt(name): name for name in wanted}
+    pairs = {name: by_spelling.get(_spelt(name)) for name in given}
+    found = {name: other for name, other in pairs.items() if other is not None}
+    # where two are spelt alike neither is known to be it
+    return found if len({*found.values()}) == len(found) else {}
+
+
+def _spelt(name: Hashable) -> str:
+    return re.sub(r"[\W_]+", "", str(name)).casefold()
 
 
 def _step_of_each(

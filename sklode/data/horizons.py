@@ -17,7 +17,7 @@ from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.checks import check_same_kind, check_times
 from sklode.data.remedies import TIMES
-from sklode.data.steps import Step, default_step
+from sklode.data.steps import Step, default_step, future_stamps
 
 # times the last stamp: whole numbers from it up to this look like stamps,
 # not like steps, which would reach beyond twice the record's end
@@ -47,6 +47,7 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Step]) -> Any:
             stacklevel=5,  # the line that calls fit or predict
         )
         return ForecastingHorizon(fh, is_relative=False)
+    _check_reach(fh, cutoff, steps)
     if fh is not None:
         _check_items(fh)
     if _look_like_stamps(fh, cutoff):
@@ -59,6 +60,19 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Step]) -> Any:
     if isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
         check_same_kind(fh, cutoff)
     return list(fh) if isinstance(fh, tuple) else fh
+
+
+def _check_reach(fh: object, cutoff: pd.Index, steps: list[Step]) -> None:
+    """Check that a number of steps, or a range, ends where stamps reach.
+
+    It is asked of the last step alone: all of them may be more than memory holds.
+    """
+    farthest: Any = fh
+    if isinstance(fh, range | pd.RangeIndex):
+        farthest = max(fh[0], fh[-1], key=abs) if len(fh) else None
+    if steps and _is_step(farthest) and isinstance(farthest, Integral):
+        each = cutoff.repeat(len(steps))
+        future_stamps(pd.Index([int(farthest)]), each, steps)
 
 
 def _are_whole_stamps(fh: object, cutoff: pd.Index) -> bool:

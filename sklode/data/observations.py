@@ -18,6 +18,7 @@ from sklode.data.ticks import (
     clock_of,
     rows_before,
     series_of,
+    shown,
     stamps_of,
     ticks_between,
     ticks_of,
@@ -179,7 +180,7 @@ class Observations:
             n_rows = self.lengths[self.keys.index(key)]
             raise ValueError(
                 "y must hold at least one observed value in every series; "
-                f"got {n_rows} rows{f' of series {key}' if key else ''} "
+                f"got {n_rows} rows{f' of series {shown(key)}' if key else ''} "
                 "that are all missing. "
                 "Drop that series or give it a value."
             )
@@ -318,7 +319,7 @@ class Observations:
         """Return a row as the user's index names it."""
         stamp = stamps_of(self.ticks[[int(row)]], self.like)[0]
         key = self.keys[self.series[row]]
-        return f"{stamp} of series {key}" if key else f"{stamp}"
+        return f"{stamp} of series {shown(key)}" if key else f"{stamp}"
 
 
 def _measured_twice(old: Array, now: Array, n_channels: int) -> Array:

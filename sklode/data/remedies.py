@@ -18,6 +18,7 @@ from sklode.data.arrays import Frame
 TIMES = pd.DatetimeIndex | pd.PeriodIndex | pd.TimedeltaIndex
 """Kinds of an index that tell time."""
 
+_FEW = 3  # stamps that are listed; more are a range
 _SEEN = 100  # of texts, which tell the format of all
 _THOUSANDS, _DECIMAL = "part thousands", "are decimal points"
 _COMMAS = {
@@ -74,6 +75,33 @@ def conversion(times: pd.Index, named: str) -> str | None:
     if times.astype(str).str.fullmatch(r"-?\d{1,7}|-?\d{9,18}").all():
         return f"{named}.astype(int)"
     return date_call(times, named)
+
+
+def stamps_call(stamps: pd.Index) -> str | None:
+    """Return the call that makes stamps; None where it would be long."""
+    n = len(stamps)
+    if not isinstance(stamps, TIMES):
+        steps = range(int(stamps[0]), int(stamps[0]) + n)
+        return repr(steps) if [*stamps] == [*steps] else None
+    kind = type(stamps).__name__
+    zone = getattr(stamps, "tz", None)
+    local = stamps if zone is None else stamps.tz_localize(None)
+    # of days the hour tells nothing
+    texts = [str(stamp).removesuffix(" 00:00:00") for stamp in local]
+    options: dict[str, object] = {} if zone is None else {"tz": str(zone)}
+    if isinstance(stamps, pd.PeriodIndex):
+        options["freq"] = stamps.freqstr
+    first, name = repr(texts), kind
+    if n > _FEW:
+        freq = options.get("freq") or pd.infer_freq(local)
+        options |= {"freq": freq, "periods": n}
+        # date_range, period_range or timedelta_range
+        name = f"{kind.removesuffix('Index').removesuffix('time').lower()}_range"
+        first, make = repr(texts[0]), getattr(pd, name)
+        if freq is None or not make(local[0], **options).equals(stamps):
+            return None
+    arguments = ", ".join([first, *(f"{k}={v!r}" for k, v in options.items())])
+    return f"pd.{name}({arguments})"
 
 
 def numbers_line(texts: pd.Series, name: str) -> str | None:

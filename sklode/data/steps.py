@@ -130,8 +130,12 @@ def future_stamps(
         )
     counts = steps.to_numpy().astype(np.int64)
     if any(isinstance(length, pd.offsets.BaseOffset) for length in lengths):
-        stamps = _stamps_by_offsets(counts, last, lengths)
-        return stamps, ticks_of(stamps)
+        try:
+            stamps = _stamps_by_offsets(counts, last, lengths)
+            return stamps, ticks_of(stamps)
+        # pandas' own error of bounds is a ValueError, as that of ticks is
+        except (OverflowError, ValueError) as error:
+            raise _too_far(counts, last) from error
     ticks = _ticks_by_lengths(counts, last, lengths)
     return stamps_of(ticks, last), ticks
 
@@ -152,13 +156,17 @@ def _ticks_by_lengths(
     # in floats, which do not wrap around where whole numbers overflow
     farthest = np.abs(start + each * counts.astype(float)).max(initial=0)
     if farthest >= 2.0**63:
-        raise ValueError(
-            "a horizon must end where stamps reach, "
-            "which is 1677 to 2262 for datetimes; "
-            f"got step {counts[np.argmax(np.abs(counts))]} after {last[0]}. "
-            "Ask for fewer steps; a date is a text, fh='2030-01-31'."
-        )
+        raise _too_far(counts, last)
     return (start + each * counts).ravel()
+
+
+def _too_far(counts: Numbers, last: pd.Index) -> ValueError:
+    return ValueError(
+        "a horizon must end where stamps reach, "
+        "which is 1677 to 2262 for datetimes; "
+        f"got step {counts[np.argmax(np.abs(counts))]} after {last[0]}. "
+        "Ask for fewer steps; a date is a text, fh='2030-01-31'."
+    )
 
 
 def _stamps_by_offsets(

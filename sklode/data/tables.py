@@ -16,6 +16,7 @@ from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.categories import is_category
 from sklode.data.remedies import TIMES, index_line, numbers_line
+from sklode.data.ticks import shown
 
 
 def read_table(data: Any, name: str = "y") -> Any:
@@ -149,7 +150,7 @@ def _read_columns(
         raise TypeError(
             f"{name} must be numeric, {'not' if name[0] == 'y' else 'or'} categorical; "
             f"got column {column!r} of dtype {dtype}, such as {items[where]!r} at "
-            f"{data.index[where]}. {_remedy(data, name, own, is_series)}."
+            f"{shown(data.index[where])}. {_remedy(data, name, own, is_series)}."
         )
     if converted:
         data = data.copy(deep=False)

@@ -44,6 +44,18 @@ def series_of(index: pd.Index) -> tuple[Numbers, tuple[Key, ...]]:
     return codes.astype(np.int64), keys
 
 
+def shown(label: object) -> str:
+    """Return a row's label, or a series' key, as a reader would write it."""
+    if not isinstance(label, tuple):
+        return str(label)
+    # of days the hour tells nothing
+    parts = [
+        repr(x) if isinstance(x, str) else str(x).removesuffix(" 00:00:00")
+        for x in label
+    ]
+    return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+
+
 def ticks_of(index: pd.Index) -> Numbers:
     """Return the stamps of ``index`` as whole ticks, see `Observations`."""
     if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):

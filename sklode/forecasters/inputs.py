@@ -10,6 +10,7 @@ import pandas as pd
 
 from sklode.data import checks
 from sklode.data.tables import check_rows, read_table
+from sklode.data.ticks import shown
 from sklode.forecasters.protocols import Container
 
 
@@ -45,7 +46,7 @@ def tell_unknown(
     ``unknown`` has of each column the number of rows and the first one.
     """
     columns = ", ".join(
-        f"column {name!r} at {n} of {n_rows} rows, the first {first}"
+        f"column {name!r} at {n} of {n_rows} rows, the first {shown(first)}"
         for name, (n, first) in unknown.items()
     )
     if columns and not may_be:

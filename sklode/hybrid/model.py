@@ -17,7 +17,7 @@ from sklode.data.errors import SolverError
 from sklode.data.history import History, QueryRows
 from sklode.data.links import LEAST
 from sklode.data.observations import Observations
-from sklode.data.ticks import rows_before, ticks_between
+from sklode.data.ticks import rows_before, shown, ticks_between
 from sklode.engine.threads import own_modes
 from sklode.hybrid.controls import ControlForms
 from sklode.hybrid.network import HybridODE
@@ -243,8 +243,9 @@ class HybridModel(TrainedModel):
             warnings.warn(
                 "the network's forecasts must be finite; got "
                 f"{int(unknown.any(1).sum())} of {n_asked} rows where they are not, "
-                f"the first of series {history.rows.keys[first]}. The structural model "
-                "answers there. Fit with a lower lr, or ask for nearer stamps.",
+                f"the first of series {shown(history.rows.keys[first])}. The "
+                "structural model answers there. Fit with a lower lr, or ask for "
+                "nearer stamps.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -446,5 +447,5 @@ def _check_begun(passed: Array, index: pd.Index) -> None:
         raise ValueError(
             "a latent state is that of values seen before; got "
             f"{len(early)} of {len(index)} rows before their series' first value, the "
-            f"first at {index[early[0]]}. Ask from there on."
+            f"first at {shown(index[early[0]])}. Ask from there on."
         )

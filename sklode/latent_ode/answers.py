@@ -24,7 +24,7 @@ from sklode.data.errors import SolverError
 from sklode.data.history import History, QueryRows
 from sklode.data.scaled_rows import KnownControls
 from sklode.data.scaling import Units
-from sklode.data.ticks import length_of_time, ticks_between
+from sklode.data.ticks import length_of_time, shown, ticks_between
 from sklode.engine.threads import own_modes
 from sklode.latent_ode.calibration import scales_at
 from sklode.latent_ode.network import LatentODE
@@ -331,8 +331,8 @@ class LatentODEAnswers:
         solver = self.network.decoder.solver
         raise SolverError(
             f"a forecast must be finite; got {len(bad)} of {len(index)} rows that are "
-            f"not, the first at {index[bad[0]]}: the latent trajectory overflows "
-            f"(method={solver.method!r}, step_size={solver.step_size:g}). "
+            f"not, the first at {shown(index[bad[0]])}: the latent trajectory "
+            f"overflows (method={solver.method!r}, step_size={solver.step_size:g}). "
             "Ask for stamps nearer to the observations, or fit again with a lower lr, "
             f"a lower clip_norm or a smaller step_size.{advice_on(self.network)}"
         )

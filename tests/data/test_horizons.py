@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 from sktime.forecasting.base import ForecastingHorizon
 
+from sklode import StructuralForecaster
 from sklode.data.steps import default_step, future_stamps
 from sklode.data.ticks import rows_before, stamps_of, ticks_between, ticks_of
 from tests.controls import at
@@ -160,6 +162,24 @@ def test_a_freq_without_a_fixed_length_is_refused_over_timedeltas() -> None:
     y = waves(pd.to_timedelta(np.arange(N), unit="h"))
     with pytest.raises(ValueError, match=r"must have a fixed length .* got 'MS'\. Use"):
         tiny(freq="MS").fit(y)
+
+
+@pytest.mark.parametrize("freq", ["D", "ME"])
+@pytest.mark.parametrize(
+    "fh", [10**9, range(1, 10**9), pd.RangeIndex(1, 10**9), [10**5], [10**12]]
+)
+def test_a_horizon_beyond_stamps_is_refused_before_it_takes_memory(
+    fh: Any, freq: str
+) -> None:
+    forecaster = StructuralForecaster(seasons=None).fit(
+        waves(dates("2021-01-01", freq))
+    )
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"where stamps reach.*got step \d+ after"):
+        forecaster.predict(fh)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 10**7
 
 
 @pytest.mark.parametrize("step", [213_504, -200_000, 10**12])

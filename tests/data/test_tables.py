@@ -223,6 +223,19 @@ COLUMNS: dict[str, tuple[Any, str]] = {
     "more": (lambda X: X.assign(c=1.0), r"had, \['a', 'b'\]; got .*Leave out \['c'\]"),
     "fewer": (lambda X: X[["a"]], r"got \['a'\]\. It lacks \['b'\]"),
     "others": (lambda X: X.set_axis([0, 1], axis=1), r"got \[0, 1\]\. If they are"),
+    "capitals": (lambda X: X.rename(columns={"a": "A"}), r"columns=\{'A': 'a'\}\)\."),
+    "a space": (
+        lambda X: X.rename(columns={"b": "b "}).assign(c=1.0),
+        r"columns=\{'b ': 'b'\}\)\[\['a', 'b'\]\]\.",
+    ),
+    "one other": (
+        lambda X: X.rename(columns={"a": "x"}),
+        r"\{'x': 'a'\}\); where it is not known, .*reindex",
+    ),
+    "too many others": (
+        lambda X: X.assign(c=1.0).set_axis(["x", "y", "z"], axis=1),
+        r"columns=\{'x': 'a', 'y': 'b'\}\)\[",
+    ),
 }
 
 
@@ -238,6 +251,73 @@ def test_columns_of_x_are_those_of_fit(case: str, fit: Any) -> None:
     assert [*same] == ["a", "b"]
     if case != "fewer":
         pd.testing.assert_frame_equal(same, X_AHEAD)
+
+
+def test_rows_of_keys_of_numbers_are_named_plainly() -> None:
+    y, controls = (shops(table).rename({"p": 1, "q": 2}) for table in (Y, X))
+    forecaster = structural(y, controls)
+    message = r"first \(1, 2024-02-10\): it is forecast"
+    with pytest.warns(UserWarning, match=message):
+        forecaster.predict([1, 2])
+    spoilt = y.astype(object)
+    spoilt.iloc[50] = "?"
+    rows: dict[str, Any] = {
+        r"'\?' at \(2, 2024-01-11\)\.": lambda: structural(spoilt),
+        r"got none at \(1, 2024-01-04\)\.": lambda: structural(
+            y, controls.drop(index=y.index[3])
+        ),
+        r"inf in column .* at \(1, 2024-01-01\)\.": lambda: structural(
+            y.replace(0.0, np.inf).replace(Y.iloc[0], np.inf)
+        ),
+        r"after 2024-01-02 .* at row 2 of series \(1,\)\.": lambda: structural(
+            y.iloc[[0, 1, 1, 2]]
+        ),
+        r"missing\. ": lambda: structural(y.assign(v=np.nan)),
+        r"got \(3,\), seen were \(1,\), \(2,\)\.\.\.": lambda: forecaster.score(
+            y.rename({1: 3})
+        ),
+    }
+    for message, ask in rows.items():
+        with pytest.raises((TypeError, ValueError), match=message):
+            ask()
+    # as a row of the history
+    with pytest.raises(ValueError, match=r"at 2024-01-01 .* of series \(1,\)"):
+        StructuralForecaster(bounds=(1e6, None)).fit(y)
+
+
+def test_a_score_of_other_columns_says_how_to_name_them() -> None:
+    two = pd.DataFrame({"x": LATER, "y": LATER})
+    for y in (Y, pd.DataFrame({"p": Y}), pd.DataFrame({"p": Y, "q": -Y, "r": Y})):
+        forecaster = structural(y)
+        with pytest.raises(ValueError, match="rename") as info:
+            forecaster.score(two)
+        named = mended(info.value, y=two)["y"]
+        if pd.DataFrame(y).shape[1] < 3:
+            assert forecaster.score(named) == forecaster.score(LATER)
+
+
+STAMPS: dict[str, tuple[pd.Index, Any]] = {
+    "days": (DAYS, [1, 2, 3, 4, 5]),
+    "a few days": (DAYS, [1, 2]),
+    "days that miss some": (DAYS, [1, 2, 4]),
+    "zoned": (DAYS.tz_localize("Europe/Berlin"), range(1, 90)),
+    "ends of months": (pd.date_range("2020-01", periods=40, freq="ME"), range(1, 9)),
+    "periods": (pd.period_range("2024-01", periods=40, freq="M"), [1, 2, 3, 4]),
+    "a period": (pd.period_range("2024-01", periods=40, freq="M"), [1]),
+    "lengths of time": (pd.timedelta_range("0h", periods=40, freq="h"), range(1, 9)),
+}
+
+
+@pytest.mark.parametrize("case", STAMPS)
+def test_x_without_stamps_gets_those_that_are_asked_for(case: str) -> None:
+    index, fh = STAMPS[case]
+    forecaster = structural(Y.set_axis(index), X.set_axis(index))
+    ahead = pd.DataFrame({"a": np.arange(float(len(fh))), "b": 1.0})
+    with pytest.raises(TypeError, match="stamps that are asked for") as e:
+        forecaster.predict(fh, X=ahead)
+    named = mended(e.value, X=ahead)["X"]
+    found = forecaster.predict(fh, X=named)
+    assert (found.index == named.index).all()
 
 
 class DataFrame:
