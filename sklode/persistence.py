@@ -111,6 +111,7 @@ def save(path: str | os.PathLike[str], forecaster: BaseForecaster) -> None:
     metadata = {_KEY: json.dumps(found)}
     content = _sealed(_safetensors().save(arrays, metadata=metadata))
     path = Path(os.path.realpath(path))
+    _check_no_folder(path)
     if not path.parent.exists():  # else the error names another file
         raise FileNotFoundError(
             f"the folder of a weights file must be there; got {str(path)!r}. Make it "
@@ -132,7 +133,14 @@ def save(path: str | os.PathLike[str], forecaster: BaseForecaster) -> None:
 
 def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
     """Return the forecaster of a file, of the class ``kind``."""
-    content = Path(path).read_bytes()
+    path = Path(path)
+    _check_no_folder(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"a weights file must be there; got {str(path.absolute())!r}, where none "
+            "is. Pass the path that save_weights was given."
+        )
+    content = path.read_bytes()
     read = _safetensors().load
     try:
         # first, so that the header is known to be one
@@ -161,6 +169,16 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
         raise
     except Exception as error:  # whatever made-up content leads to
         _refuse(f"something else ({type(error).__name__}: {str(error)[:500]})")
+
+
+def _check_no_folder(path: Path) -> None:
+    """Check that a path of a file is not one of a folder."""
+    if path.is_dir():
+        raise IsADirectoryError(
+            "a weights file must be a file; "
+            f"got the folder {str(path)!r}. "
+            f"Name a file in it: path = {str(path / 'forecaster.safetensors')!r}."
+        )
 
 
 def _text_of(content: bytes) -> Parts:

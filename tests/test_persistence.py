@@ -143,8 +143,13 @@ def test_files_and_folders_that_are_not_there_are_named(
     fitted: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "nowhere" / "weights"
-    with pytest.raises(FileNotFoundError, match="nowhere"):
+    message = r"file must be there; got '.*weights', .* that save_weights was given"
+    with pytest.raises(FileNotFoundError, match=message):
         load(path)
+    for ask in (load, fitted.save_weights):
+        with pytest.raises(IsADirectoryError, match=r"got the folder '.*Name a file"):
+            ask(tmp_path)
+    assert not [*tmp_path.iterdir()]
     with pytest.raises(FileNotFoundError, match=r"folder .*got '.*weights'\. Make it"):
         fitted.save_weights(path)
 
