@@ -22,8 +22,8 @@ _FEW = 3  # stamps that are listed; more are a range
 _SEEN = 100  # of texts, which tell the format of all
 _THOUSANDS, _DECIMAL = "part thousands", "are decimal points"
 _COMMAS = {
-    _THOUSANDS: r"-?(\d+|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?",
-    _DECIMAL: r"-?(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d+)?",
+    _THOUSANDS: r"[+-]?(\d+|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?",
+    _DECIMAL: r"[+-]?(\d+|[1-9]\d{0,2}(\.\d{3})+)(,\d+)?",
 }
 """Numbers as texts, by what commas do in them."""
 _DAY_AND_MONTH = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-]\d{4}")
@@ -110,18 +110,22 @@ def numbers_line(texts: pd.Series, name: str) -> str | None:
     Where a comma may part thousands or be the decimal point, there are two lines.
     """
     known = texts.dropna()
-    seen = pd.Series([item for item in known if isinstance(item, str)], dtype=object)
-    if not seen.str.contains(r"\d,\d").any():
-        call = _numbers_call(known, name, {})
-        return None if call is None else f"Convert it: {name} = {call}"
+    seen = pd.Series(
+        [item.strip() for item in known if isinstance(item, str)], dtype=object
+    )
     fits = pd.DataFrame(
         {said: seen.str.fullmatch(pattern) for said, pattern in _COMMAS.items()}
     )
     # what fits neither is no number
-    possible = [said for said in fits if fits.loc[fits.any(axis=1), said].all()]
-    has_points = seen[fits[_DECIMAL]].str.contains(".", regex=False).any()
+    is_number = fits.any(axis=1)
+    if not seen[is_number].str.contains(",", regex=False).any():
+        call = _numbers_call(known, name, {})
+        return None if call is None else f"Convert it: {name} = {call}"
+    possible = [said for said in fits if fits.loc[is_number, said].all()]
+    has_points = seen[is_number].str.contains(".", regex=False).any()
     decimal = {",": "."}
-    if has_points and possible == [_DECIMAL]:
+    # of numbers among the texts the point is one of decimals
+    if has_points and possible == [_DECIMAL] and len(seen) == len(known):
         decimal = {".": "", ",": "."}
     marks = {_THOUSANDS: {",": ""}, _DECIMAL: decimal}
     calls = {

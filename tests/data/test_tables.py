@@ -155,12 +155,15 @@ def test_y_that_is_no_number_is_named_and_mended(
         (["1.010,013", "9,500"], [1010.013]),
         (["10,013", "9.5"], [10013]),
         (["10,013", "1,009,500"], [10013]),
+        ([" 10,013", "+0,5"], [10.013]),
+        (["10,013", 9.5, "9,5"], [10.013]),
+        (["10", "9.5"], [10]),
     ],
 )
 def test_a_comma_is_read_as_values_show_or_both_readings_are_told(
-    texts: list[str], readings: list[float]
+    texts: list[Any], readings: list[float]
 ) -> None:
-    y = pd.Series(texts, DAYS[:2], dtype=object)
+    y = pd.Series(texts, DAYS[: len(texts)], dtype=object)
     with pytest.raises(TypeError, match="Convert it") as info:
         structural(y)
     for place, expected in enumerate(readings):
