@@ -20,7 +20,7 @@ def load_co2() -> pd.Series:
     except ImportError as error:
         raise ImportError(
             "load_co2 needs statsmodels, which is not installed. "
-            "Run pip install 'sklode[examples]'."
+            "Run pip install statsmodels."
         ) from error
     record: pd.Series = co2.load_pandas().data["co2"].dropna().rename_axis("date")
     return record

@@ -58,6 +58,8 @@ def summary_of(
         )
     if hasattr(forecaster, "components_"):
         topics["structure"] = _parts(forecaster.components_)
+        if idle := _idle(history, forecaster.components_):
+            topics["structure"] += f"\nno effect was found of {', '.join(idle)}"
     if hasattr(forecaster, "network_share_"):
         like = history.observations.like
         topics["network"] = forecaster._model.contribution(like)
@@ -136,6 +138,16 @@ def _parts(components: pd.DataFrame) -> str:
             text += [told] * int(counts > _SMALL)
         lines.append(f"{channel}: {', '.join(text)}")
     return "\n".join(lines)
+
+
+def _idle(history: History, components: pd.DataFrame) -> list[str]:
+    """Return the columns of X that are in no part."""
+    parts = components.index.get_level_values("part").unique()
+    return [
+        str(name)
+        for name in history.controls
+        if not any(str(part).startswith(f"{name} ") for part in parts)
+    ]
 
 
 def _held_out(

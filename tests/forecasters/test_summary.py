@@ -57,6 +57,16 @@ def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
     assert "held out" not in forecaster.summary(origins=0)
 
 
+def test_columns_of_X_that_do_nothing_are_told() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(120, 2)), columns=["price", "rain"])
+    X.index = pd.date_range("2024-01-01", periods=120)
+    X["open"] = rng.choice(["no", "yes"], 120)
+    y = 10 + 3 * X["price"] + 4 * (X["open"] == "yes") + rng.normal(size=120)
+    structure = StructuralForecaster().fit(y, X).summary(origins=0)["structure"]
+    assert structure.endswith("\nno effect was found of rain")
+
+
 @pytest.mark.parametrize(
     ("y", "n_fits"),
     [
