@@ -10,8 +10,10 @@ import pandas as pd
 
 from sklode.data import checks
 from sklode.data.tables import check_rows, read_table
-from sklode.data.ticks import shown
+from sklode.data.ticks import series_of, shown
 from sklode.forecasters.protocols import Container
+
+_MOSTLY = 0.5  # share of zeros in a column of doses, at rows of y
 
 
 def read_tables(
@@ -35,7 +37,39 @@ def read_tables(
     is_compared = isinstance(controls, tables) and isinstance(table, tables)
     if is_compared:
         checks.check_controls(controls, table.index)
+        if isinstance(controls, pd.DataFrame):
+            _tell_rows_left_out(controls, table.index)
     return y, X, is_compared
+
+
+def _tell_rows_left_out(X: pd.DataFrame, index: pd.Index) -> None:
+    """Warn of doses and other rare values of X between rows of y: none is read."""
+    is_read = X.index.isin(index)
+    numbers = X.select_dtypes("number")
+    numbers = numbers.loc[:, (numbers[is_read] == 0).mean() > _MOSTLY]
+    between = numbers[~is_read]
+    between = between[(between.fillna(0) != 0).any(axis=1)]
+    if between.empty or index.empty:
+        return
+    times, ends = index.get_level_values(-1), {}
+    series, keys = series_of(index)
+    for key, own in zip(keys, pd.Series(times).groupby(series), strict=True):
+        ends[key] = own[1].min(), own[1].max()
+    series, keys = series_of(between.index)
+    nothing = times[0], times[0]
+    first, last = zip(*(ends.get(keys[k], nothing) for k in series), strict=True)
+    asked = between.index.get_level_values(-1)
+    is_inside = (asked > pd.Index(first)) & (asked < pd.Index(last))
+    if is_inside.any():
+        row = between[is_inside].iloc[0]
+        warnings.warn(
+            f"X has {int(is_inside.sum())} row(s) between those of y, the first "
+            f"{shown(row.name)}, in which column {row.ne(0).idxmax()!r} is not zero: "
+            "what it does there is not seen. Give y these rows, as NaN: "
+            "y = y.reindex(y.index.union(X.index)).",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def tell_unknown(
@@ -57,7 +91,7 @@ def tell_unknown(
     if columns:
         warnings.warn(
             f"X is not known in {columns}: it is forecast itself there, which makes "
-            "intervals wider. Pass what you know of it.",
+            "intervals wider if it has an effect. Pass what you know of it.",
             UserWarning,
             stacklevel=4,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -209,3 +210,23 @@ def test_unknown_doses_do_not_depend_on_how_many_stamps_are_asked() -> None:
         ]
         np.testing.assert_allclose(found, found[0], rtol=0.05)
         assert 1.0 < found[0] < 4.5
+
+
+@pytest.mark.parametrize("is_panel", [False, True])
+def test_doses_between_rows_of_y_are_told_if_y_lacks_their_rows(is_panel: bool) -> None:
+    hours = pd.date_range("2024-01-01", periods=60, freq="h")
+    X = pd.DataFrame({"dose": 0.0, "rate": 1.0}, hours)
+    X.iloc[7::10, 0] = 5.0
+    y = pd.Series(RNG.normal(size=60), hours, name="y")
+    is_seen = (np.arange(60) % 2 == 0) & (np.arange(60) < 40)
+    first = "2024-01-01 07:00:00"
+    if is_panel:
+        y, X = (pd.concat({"a": x}, names=["patient", "t"]) for x in (y, X))
+        y, first = y.to_frame(), f"('a', {first})"
+    seen = y[is_seen]
+    # those at rows of y are read, and those after its last one are ahead
+    told = re.escape(f"X has 4 row(s) between those of y, the first {first}, in which")
+    with pytest.warns(UserWarning, match=f"{told} column 'dose' is not zero"):
+        StructuralForecaster().fit(seen, X)
+    padded = seen.reindex(seen.index.union(X.index))
+    StructuralForecaster().fit(padded, X)
