@@ -54,10 +54,10 @@ from sklode.structural.scaling import Scaling
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
-# of the oldest series' age: one that shows a curve of age;
-# share of series younger than that, for which one is taken that may be the clock's
-_OLD = 0.75
-_MANY = 0.25
+# of the oldest series' age: one that shows a curve of age, one that needs it; share of
+# these, for which a curve is taken that may be the clock's
+_OLD, _YOUNG = 0.75, 0.5
+_MANY_YOUNG = 0.25
 _KNOTS_OF_AGE = 12  # of a curve of age, at quantiles of the ages
 _SIZES_OF_AGE = 1.0, 3.0, 10.0  # of such a curve, that are tried, in spreads
 _FEWEST_AGES = 4  # different ones: a natural spline through three has one bend
@@ -278,8 +278,10 @@ class Inputs(NamedTuple):
         ages = self.read.ages(self._series_of(self.rows), self.read.times[self.rows])
         bounds = self._bounds
         some = np.diff(bounds) > 0
-        is_young = ages[bounds[1:][some] - 1] <= _OLD * ages.max()
-        return bool(is_young.mean() >= _MANY or not self.features.week_of_year.any())
+        is_young = ages[bounds[1:][some] - 1] < _YOUNG * ages.max()
+        return bool(
+            is_young.mean() >= _MANY_YOUNG or not self.features.week_of_year.any()
+        )
 
     @property
     def _numbers(self) -> list[int]:
@@ -520,9 +522,10 @@ def _is_followed(ages: Array, bounds: Numbers, is_of_family: bool) -> bool:
     first, last = ages[firsts[some]], ages[ends[some] - 1]
     if (last > first).mean() < 0.5:
         return False
-    is_old = last - ages.min() > _OLD * np.ptp(ages)
+    reached = (last - ages.min()) / np.ptp(ages)
     # where all are about as old, none has lived what is ahead of another
-    return bool(is_old.sum() > 1 and (is_of_family or not is_old.all()))
+    has_young = is_of_family or bool((reached < _YOUNG).any())
+    return has_young and int((reached > _OLD).sum()) > 1
 
 
 def _weeks(first: int, end: int, begins: Flags, n_days: int) -> Numbers:

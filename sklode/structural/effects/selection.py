@@ -382,8 +382,9 @@ class EffectJudge:
             return effect
         several = [*effect.pooling.near, ALONE]
         if effect.is_of_age:
-            # how noisy a series is tells nothing of its curve
-            several = [own for own in several if own.in_y]
+            # how noisy a series is tells nothing of its curve, and a curve that is as
+            # much its own as shared is its trend
+            several = [own for own in several if own.in_y and own.spread < 1]
         near = [replace(effect, pooling=own) for own in several]
         effect = self.best([effect, *near], others)[1] or effect
         near = [replace(effect, size=effect.size * n) for n in _NEAR_SIZES]
