@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import difflib
 import math
-import re
 import warnings
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple, TypeAlias
@@ -15,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.arrays import Array, Flags, Frame, Numbers
-from sklode.data.remedies import date_call
+from sklode.data.remedies import date_call, spelt
 from sklode.data.ticks import DAY, stamps_of
 
 _FEWEST_MONTHS = 3  # that what a month does shows in are more
@@ -454,17 +453,13 @@ def _code_meant(
 
     ``countries`` have the parts that are known.
     """
-    known = {_spelt(country): country for country in countries}
+    known = {spelt(country, " "): country for country in countries}
     for country, parts in countries.items():
-        known |= {_spelt(f"{country} {part}"): f"{country}-{part}" for part in parts}
+        for part in parts:
+            known[spelt(f"{country} {part}", " ")] = f"{country}-{part}"
     # a part may be told beside its country
-    texts = [code, *(f"{other} {code}" for other in codes)]
-    return next((known[_spelt(x)] for x in texts if _spelt(x) in known), None)
-
-
-def _spelt(code: str) -> str:
-    """Return a code in capitals, with a space wherever there is a mark."""
-    return re.sub(r"[\W_]+", " ", code.upper()).strip()
+    texts = [spelt(x, " ") for x in (code, *(f"{other} {code}" for other in codes))]
+    return next((known[x] for x in texts if x in known), None)
 
 
 def country_of(ticks: Numbers, values: Array, like: pd.Index) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,6 +22,7 @@ from sklode.data.checks import (
 )
 from sklode.data.measurements import error_columns, measured
 from sklode.data.observations import Observations
+from sklode.data.remedies import spelt
 from sklode.data.sensors import cleaned
 from sklode.data.steps import Freq, Step, default_step, future_stamps
 from sklode.data.ticks import series_of, shown, stamps_of, ticks_of
@@ -591,15 +591,11 @@ def with_columns(
 
 def _alike(given: list[Hashable], wanted: list[Hashable]) -> dict[Hashable, Hashable]:
     """Return which names are others but for capitals, spaces and marks."""
-    by_spelling = {_spelt(name): name for name in wanted}
-    pairs = {name: by_spelling.get(_spelt(name)) for name in given}
+    by_spelling = {spelt(name): name for name in wanted}
+    pairs = {name: by_spelling.get(spelt(name)) for name in given}
     found = {name: other for name, other in pairs.items() if other is not None}
     # where two are spelt alike neither is known to be it
     return found if len({*found.values()}) == len(found) else {}
-
-
-def _spelt(name: Hashable) -> str:
-    return re.sub(r"[\W_]+", "", str(name)).casefold()
 
 
 def _step_of_each(

@@ -67,7 +67,7 @@ def _check_reach(fh: object, cutoff: pd.Index, steps: list[Step]) -> None:
 
     It is asked of the last step alone: all of them may be more than memory holds.
     """
-    farthest: Any = fh
+    farthest = fh
     if isinstance(fh, range | pd.RangeIndex):
         farthest = max(fh[0], fh[-1], key=abs) if len(fh) else None
     if steps and _is_step(farthest) and isinstance(farthest, Integral):

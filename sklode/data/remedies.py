@@ -14,10 +14,12 @@ from datetime import date
 import pandas as pd
 
 from sklode.data.arrays import Frame
+from sklode.data.ticks import date_or_time
 
 TIMES = pd.DatetimeIndex | pd.PeriodIndex | pd.TimedeltaIndex
 """Kinds of an index that tell time."""
 
+_MARKS = re.compile(r"[\W_]+")
 _FEW = 3  # stamps that are listed; more are a range
 _SEEN = 100  # of texts, which tell the format of all
 _THOUSANDS, _DECIMAL = "part thousands", "are decimal points"
@@ -64,6 +66,11 @@ def _options(texts: pd.Index) -> str:
     return ""
 
 
+def spelt(name: object, between: str = "") -> str:
+    """Return a name without regard to capitals, ``between`` for spaces and marks."""
+    return _MARKS.sub(between, str(name)).strip().casefold()
+
+
 def conversion(times: pd.Index, named: str) -> str | None:
     """Return the call that makes times of an index of another kind; None: none does."""
     if pd.api.types.is_float_dtype(times.dtype):
@@ -86,8 +93,7 @@ def stamps_call(stamps: pd.Index) -> str | None:
     kind = type(stamps).__name__
     zone = getattr(stamps, "tz", None)
     local = stamps if zone is None else stamps.tz_localize(None)
-    # of days the hour tells nothing
-    texts = [str(stamp).removesuffix(" 00:00:00") for stamp in local]
+    texts = [*map(date_or_time, local)]
     options: dict[str, object] = {} if zone is None else {"tz": str(zone)}
     if isinstance(stamps, pd.PeriodIndex):
         options["freq"] = stamps.freqstr

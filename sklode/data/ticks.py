@@ -48,12 +48,13 @@ def shown(label: object) -> str:
     """Return a row's label, or a series' key, as a reader would write it."""
     if not isinstance(label, tuple):
         return str(label)
-    # of days the hour tells nothing
-    parts = [
-        repr(x) if isinstance(x, str) else str(x).removesuffix(" 00:00:00")
-        for x in label
-    ]
+    parts = [repr(x) if isinstance(x, str) else date_or_time(x) for x in label]
     return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+
+
+def date_or_time(stamp: object) -> str:
+    """Return a stamp as text; of a day's begin the date, as the hour tells nothing."""
+    return str(stamp).removesuffix(" 00:00:00")
 
 
 def ticks_of(index: pd.Index) -> Numbers:

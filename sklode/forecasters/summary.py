@@ -10,7 +10,7 @@ import pandas as pd
 
 from sklode.data.calendars import opening_hours
 from sklode.data.history import History
-from sklode.data.ticks import length_of_time, stamps_of
+from sklode.data.ticks import date_or_time, length_of_time, stamps_of
 from sklode.forecasters.advice import errors_of, is_better, remedy_of
 from sklode.model_selection.backtesting import backtested
 
@@ -95,7 +95,7 @@ def _largest_drift(answers: object) -> float:
 def _seen(history: History) -> str:
     seen, given = history.observations, history.given
     ends = stamps_of(np.array([seen.ticks.min(), seen.ticks.max()]), seen.like)
-    first, last = (str(end).removesuffix(" 00:00:00") for end in ends)
+    first, last = map(date_or_time, ends)
     text = (
         f"{len(seen.keys)} series, {len(given.ticks)} rows, "
         f"{len(history.channels)} column(s); {first} to {last}\n"

@@ -177,9 +177,7 @@ class Unknown:
         filtered, queries, order = self._column(column, known, where)
         found = np.empty(len(order))
         found[order] = filtered.prediction(0, queries).points()
-        if column in self._impulses:
-            found = np.where(self._is_usual(known, where), found, 0.0)
-        return finite(found)
+        return finite(np.where(self._may_act(column, known, where), found, 0.0))
 
     def _draws(self, column: int, known: Observations, where: Flags, n: int) -> Array:
         """Return paths of a column there, (path, row, 1)."""
@@ -189,9 +187,8 @@ class Unknown:
         draws = filtered.columns[0].drawn(queries, n=n, seed=seed, has_noise=True)
         found = np.empty((n, len(order), 1))
         found[:, order, 0] = filtered.prediction(0, queries).paths(draws)
-        if column in self._impulses:
-            found = np.where(self._is_usual(known, where)[:, None], found, 0.0)
-        return finite(found)
+        may_act = self._may_act(column, known, where)[:, None]
+        return finite(np.where(may_act, found, 0.0))
 
     def with_usual_rows(self, known: Observations) -> Observations:
         """Return rows, with those a usual gap apart at which impulses go on."""
@@ -221,8 +218,13 @@ class Unknown:
             warns=False,
         )
 
-    def _is_usual(self, known: Observations, where: Flags) -> Flags:
-        """Return at which rows impulses go on: usual ones, or such as y was seen at."""
+    def _may_act(self, column: int, known: Observations, where: Flags) -> Flags:
+        """Return at which rows a column may be more than nothing: at all, in general.
+
+        Impulses go on at usual rows, and at such as y was seen at.
+        """
+        if column not in self._impulses:
+            return np.ones(int(where.sum()), dtype=bool)
         last = self._last_known(known)[known.series]
         after = known.ticks - known.ticks[np.maximum(last, 0)]
         is_usual = (last < 0) | ((after > 0) & (after % self._unit == 0))

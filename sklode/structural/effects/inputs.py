@@ -276,12 +276,8 @@ class Inputs(NamedTuple):
         An index without dates is an age itself; else many series must need the curve.
         """
         ages = self.read.ages(self._series_of(self.rows), self.read.times[self.rows])
-        bounds = self._bounds
-        some = np.diff(bounds) > 0
-        is_young = ages[bounds[1:][some] - 1] < _YOUNG * ages.max()
-        return bool(
-            is_young.mean() >= _MANY_YOUNG or not self.features.week_of_year.any()
-        )
+        share = (_reached(ages, self._bounds) < _YOUNG).mean()
+        return bool(share >= _MANY_YOUNG or not self.features.week_of_year.any())
 
     @property
     def _numbers(self) -> list[int]:
@@ -519,13 +515,19 @@ def _is_followed(ages: Array, bounds: Numbers, is_of_family: bool) -> bool:
     if (np.diff(ages)[np.diff(series) == 0] < 0).any():
         return False
     some = ends > firsts
-    first, last = ages[firsts[some]], ages[ends[some] - 1]
-    if (last > first).mean() < 0.5:
+    if (ages[ends[some] - 1] > ages[firsts[some]]).mean() < 0.5:
         return False
-    reached = (last - ages.min()) / np.ptp(ages)
+    reached = _reached(ages, bounds)
     # where all are about as old, none has lived what is ahead of another
     has_young = is_of_family or bool((reached < _YOUNG).any())
     return has_young and int((reached > _OLD).sum()) > 1
+
+
+def _reached(ages: Array, bounds: Numbers) -> Array:
+    """Return which share of all ages each series has lived, of those with rows."""
+    ends = bounds[1:][np.diff(bounds) > 0]
+    shares: Array = (ages[ends - 1] - ages.min()) / np.ptp(ages)
+    return shares
 
 
 def _weeks(first: int, end: int, begins: Flags, n_days: int) -> Numbers:

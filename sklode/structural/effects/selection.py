@@ -32,9 +32,9 @@ from sklode.structural.scaling import Scaling
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4  # over all places, if effects go on to change
 _NEAR_SIZES = 0.25, 0.5, 2.0, 4.0, 8.0  # of coefficients that series share
+_UNLIKE_CLOCK = 1.0  # in natural logarithms, what tells a curve of age from the clock's
 # shares of the oldest age, from which on a curve is asked how it goes on
 _AGES = np.array([4, 5, 6, 7]) / 8
-_UNLIKE_CLOCK = 1.0  # likewise, what tells a curve of age from one of the clock
 _PASSES = 3  # that find what is no outlier, given effects
 MOST_ASKED = 60  # series of a panel, which effects there are
 # An effect is proved where what folds gain is in sum so many times the
@@ -449,13 +449,14 @@ class EffectJudge:
             if not effect.is_of_age:
                 continue
             others = _without(held, k)
-            gain, _ = self.best([effect], others)
+            gain, best = self.best([effect], others)
             of_clock, clock = self.best(self._inputs.of_clock(effect), others)
             if abs(gain - of_clock) < _UNLIKE_CLOCK:
                 is_told = effect.basis.first >= 0 or self._inputs.may_be_of_age
             else:
-                beside = [*others, clock] if clock and gain < of_clock else others
-                is_told = self.best([effect], beside)[1] is not None
+                if clock is not None and gain < of_clock:
+                    _, best = self.best([effect], [*others, clock])
+                is_told = best is not None
             if is_told and isinstance(effect.basis, Spline):
                 basis = replace(effect.basis, beyond=self._beyond(effect, others))
                 told[k] = replace(effect, basis=basis)
@@ -495,8 +496,9 @@ class EffectJudge:
         if len(found) < 2:
             return 0.0
         shown, told = np.transpose(found)
-        slope = shown.sum() / max(told.sum(), LEAST)
-        error = math.sqrt(((shown - slope * told) ** 2).sum()) / max(told.sum(), LEAST)
+        size = max(told.sum(), LEAST)
+        slope = shown.sum() / size
+        error = math.sqrt(((shown - slope * told) ** 2).sum()) / size
         return float(np.clip(slope - error, 0, 1))
 
     def _proved(
