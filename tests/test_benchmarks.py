@@ -481,6 +481,7 @@ def test_rows_a_second_are_told(load: Load) -> None:
     assert (table["seconds"] > 0).all()
 
 
+@pytest.mark.slow
 def test_real_rows_that_are_timed_are_read_from_files(
     load: Load, monash: Path, tmp_path: Path
 ) -> None:
@@ -667,6 +668,7 @@ def test_what_was_measured_follows_a_constant_that_moves(load: Load) -> None:
     assert measured[3:] == found[3:]
 
 
+@pytest.mark.slow
 def test_the_page_of_constants_is_what_its_script_writes(load: Load) -> None:
     module = load("constants_page")
     constants = module.constants_of()

@@ -434,6 +434,7 @@ def test_a_backtest_of_a_panel_counts_origins_and_scales_errors() -> None:
     assert not forecaster.is_fitted
 
 
+@pytest.mark.slow
 def test_a_backtest_leaves_out_what_a_broken_sensor_wrote() -> None:
     hours = pd.date_range("2024-01-01", periods=200, freq="h")
     y = pd.Series(10 + np.sin(np.arange(200) / 4), hours)

@@ -107,6 +107,7 @@ def test_a_column_of_numbers_takes_no_texts_later() -> None:
         forecaster.predict(AHEAD, X=later)
 
 
+@pytest.mark.slow
 def test_the_paper_s_model_reads_categories() -> None:
     X = table(weather=WEATHER)
     forecaster = tiny().fit(Y[:40], X[:40])

@@ -180,6 +180,7 @@ def test_a_fit_that_keeps_what_pretrain_found_is_checked_too() -> None:
         forecaster.fit(y[:N] * 0 + 250)
 
 
+@pytest.mark.slow
 def test_a_network_stays_within_bounds() -> None:
     parts = [growth(seed)[: N - 10] for seed in range(6)]
     keyed = dict(enumerate(part.to_frame() for part in parts))

@@ -146,6 +146,7 @@ def test_columns_have_errors_of_their_own_and_X_has_other_columns() -> None:
     assert forecaster.predict(fh=[1], X=later).notna().all(axis=None)
 
 
+@pytest.mark.slow
 def test_errors_of_panels_survive_a_file(tmp_path: Path) -> None:
     parts = {k: measured(k)[:2] for k in range(3)}
     y = pd.concat({k: part[0].to_frame() for k, part in parts.items()})

@@ -179,6 +179,7 @@ def test_a_stamp_or_a_date_as_text_is_a_horizon() -> None:
         fitted(pd.Series(np.arange(9.0))).predict("2024-02-20")
 
 
+@pytest.mark.slow
 def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
     cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=30, step_length=9)
     forecaster = StructuralForecaster(seasons=None)

@@ -103,6 +103,7 @@ def test_a_summary_is_a_table_in_a_notebook() -> None:
     assert "a&lt;b" in html
 
 
+@pytest.mark.slow
 def test_a_poor_forecast_is_told_with_what_to_try() -> None:
     rng = np.random.default_rng(0)
     steps = pd.Series(np.where(rng.random(200) < 0.5, 5.0, -5.0), name="y")

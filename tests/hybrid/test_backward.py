@@ -272,6 +272,7 @@ def test_what_was_pretrained_looks_back_at_other_series(
     assert abs(forecaster.predict(early) - alone.predict(early)).item() > 1e-4
 
 
+@pytest.mark.slow
 def test_one_that_does_not_prove_itself_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

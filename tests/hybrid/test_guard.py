@@ -261,6 +261,7 @@ def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
     assert max(ahead) > 3
 
 
+@pytest.mark.slow
 def test_rows_after_an_origin_are_not_seen_there(
     proof: tuple[Any, Observations, Any],
 ) -> None:

@@ -309,6 +309,7 @@ def test_rows_without_a_value_before_the_first_one_change_nothing() -> None:
     pd.testing.assert_series_equal(*found)
 
 
+@pytest.mark.slow
 def test_rows_that_lay_ahead_are_the_levels_once_an_update_has_shown_them() -> None:
     y = series()
     forecaster = fitted(1.0, y[:50])

@@ -159,6 +159,7 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
     assert forecaster.location_[0] == np.median(series()[:42])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("proving")
 def test_a_series_is_forecast_by_the_network_of_its_family() -> None:
     y = panel((40, 35, 45))
@@ -262,6 +263,7 @@ def test_a_channel_that_was_not_seen_before_the_held_out_rows_proves_nothing() -
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("proving", "interruptible")
 def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
     capsys: pytest.CaptureFixture[str],

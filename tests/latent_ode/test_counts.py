@@ -96,7 +96,8 @@ def test_the_past_is_not_below_zero() -> None:
     assert (forecaster.sample(queries, n_samples=50) >= 0).all(axis=None)
 
 
-@pytest.mark.parametrize("weight", [slow(0.0), 0.6])
+@pytest.mark.slow
+@pytest.mark.parametrize("weight", [0.0, 0.6])
 def test_level_and_network_agree_on_counts(weight: float) -> None:
     forecaster = fitted(weight, poisson(1.5, n=80))
     assert forecaster.network_share_ == weight

@@ -147,6 +147,7 @@ def test_an_effect_that_builds_up_is_said_to_be_what_it_comes_to() -> None:
     assert soon.get_xlabel() == "soon"
 
 
+@pytest.mark.slow
 def test_series_and_channel_are_those_asked_for() -> None:
     y = panel()
     forecaster = structural(seasons=None).fit(y)

@@ -98,6 +98,7 @@ def test_a_kind_that_a_series_has_not_had_acts_as_on_others() -> None:
     assert (found - ahead.y)[new].abs().mean() < 1.5
 
 
+@pytest.mark.slow
 def test_prices_act_by_how_many_times_as_high_they_are() -> None:
     rng = np.random.default_rng(0)
     moves = np.exp(0.01 * rng.normal(size=(12, 60)))
@@ -305,6 +306,7 @@ def test_patients_who_respond_more_or_less_share_a_memory() -> None:
 # Age
 
 
+@pytest.mark.slow
 def test_young_series_follow_the_curve_of_older_ones(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     age = np.arange(40.0)
@@ -391,6 +393,7 @@ def test_a_column_may_say_the_age_of_a_curve_that_series_share() -> None:
     assert np.abs(np.log(untold / found)).mean() < 0.05
 
 
+@pytest.mark.slow
 def test_a_new_series_is_as_old_as_a_column_says() -> None:
     data = launches(most_late=0)
     data["luck"] = np.random.default_rng(1).normal(size=len(data))
@@ -425,6 +428,7 @@ def test_a_column_that_falls_says_no_age() -> None:
     assert not parts.str.contains("of age").any()
 
 
+@pytest.mark.slow
 def test_what_is_missing_before_the_first_value_makes_no_series_older() -> None:
     y = launches(most_late=0, n=10).query("is_past")[["y"]]
     begin = y.index.get_level_values(1).min()
@@ -458,6 +462,7 @@ def test_where_all_series_are_as_old_no_curve_of_age_is_sought() -> None:
     assert "age (curve)" not in parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["opened", "closed"])
 def test_what_all_series_do_at_one_time_is_no_curve_of_age(change: str) -> None:
     rng = np.random.default_rng(2)

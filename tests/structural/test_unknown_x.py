@@ -61,6 +61,7 @@ def test_a_column_that_ends_is_forecast_itself(fitted: Any, case: str) -> None:
     np.testing.assert_allclose(widths(fitted, AHEAD, ENDS[case]), both, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_one_warning_names_columns_and_how_many_rows(fitted: Any) -> None:
     ahead = X.loc[AHEAD].copy()
     ahead.iloc[30:, 0], ahead.iloc[35:, 1] = NAN, NAN
@@ -84,6 +85,7 @@ def test_what_is_known_ahead_counts_to_its_end_and_from_it_on(fitted: Any) -> No
     assert abs(short.iloc[20] - (50 + 2 * last)) < 3
 
 
+@pytest.mark.slow
 @UNKNOWN
 def test_neighbours_of_a_path_share_the_path_of_x(fitted: Any) -> None:
     paths = fitted.sample(AHEAD, n_samples=400).unstack("sample")
@@ -101,6 +103,7 @@ def test_paths_of_two_scenarios_are_paired(fitted: Any) -> None:
     np.testing.assert_allclose(difference, 2, atol=0.06)
 
 
+@pytest.mark.slow
 @UNKNOWN
 def test_rows_of_the_past_are_learned_from_without_what_is_unknown() -> None:
     rng = np.random.default_rng(0)
@@ -190,6 +193,7 @@ def test_the_paper_s_model_needs_all_of_x() -> None:
         tiny().fit(Y[:40], holes)
 
 
+@pytest.mark.slow
 @UNKNOWN
 def test_unknown_doses_do_not_depend_on_how_many_stamps_are_asked() -> None:
     hours = pd.date_range("2024-01-01", periods=200, freq="h")

@@ -72,6 +72,7 @@ def test_a_terminal_shows_one_bar_on_one_line(terminal: Screen) -> None:
     assert all(f"{short}={last[name]:.4g}" in final for short, name in shown.items())
 
 
+@pytest.mark.slow
 def test_the_verdict_of_a_guard_is_told(
     terminal: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

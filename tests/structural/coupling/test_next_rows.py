@@ -85,6 +85,7 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
         np.testing.assert_allclose(one.sums, other.sums, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_panel_is_pooled() -> None:
     """Series too short to prove anything prove it together."""
     parts = {k: led(40, seed=k) for k in range(30)}

@@ -74,6 +74,7 @@ def test_sharp_weeks_of_years_before_are_forecast(kind: str) -> None:
     assert PART not in parts(plain)
 
 
+@pytest.mark.slow
 def test_weeks_go_on_after_an_update_and_in_a_file(tmp_path: Path) -> None:
     y = park(DAYS, seed=2)
     forecaster = StructuralForecaster(random_state=0).fit(y[: CUT - 20])
@@ -127,6 +128,7 @@ def test_a_lone_weekly_series_is_not_told_what_finer_harmonics_tell() -> None:
     assert PART not in parts(forecaster)
 
 
+@pytest.mark.slow
 def test_series_of_a_panel_share_weeks() -> None:
     weeks = pd.date_range("2020-01-06", periods=130, freq="W-MON")
     rng, pieces = np.random.default_rng(7), []

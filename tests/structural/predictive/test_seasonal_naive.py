@@ -313,8 +313,9 @@ def test_what_recurs_in_a_year_without_a_rule_is_forecast(
     assert "52 weeks" not in untold
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("period", "name"), [("1D", "day_before"), slow("7D", "week_before")]
+    ("period", "name"), [("1D", "day_before"), ("7D", "week_before")]
 )
 def test_what_changes_from_day_to_day_or_week_to_week_is_forecast(
     period: str, name: str, monkeypatch: pytest.MonkeyPatch

@@ -74,6 +74,7 @@ def test_a_series_is_forecast_as_well_in_company_as_alone(
     assert max(ratios) <= most
 
 
+@pytest.mark.slow
 def test_series_with_zeros_leave_others_their_season() -> None:
     rng = np.random.default_rng(0)
     seasonal = {f"own {k}": pd.Series(noisy(rng), DAYS)[:N] for k in range(4)}
