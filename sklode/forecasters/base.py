@@ -429,11 +429,11 @@ class ContinuousForecaster(BaseForecaster):
         ----------
         origins : int, default=10
             Number of origins at the end of the series from which a clone, fitted on the
-            rows before the first one and updated, forecasts; it is fitted once more
-            where half as many rows have come. Where no network counts, only the
-            structural model is fitted. Where a simple method was better by more than
-            the standard error of the difference, up to two other settings are tried.
-            0: none.
+            rows before, forecasts. Of many rows, or where a network counts, it is
+            fitted at one or two of them alone, and updated in between. Where no network
+            counts, only the structural model is fitted. Where a simple method was
+            better by more than the standard error of the difference, up to two other
+            settings are tried. 0: none.
         horizon : int, optional
             Number of rows that are forecast from an origin. None: as `backtest` has it.
 

@@ -34,6 +34,10 @@ class Answers(Protocol):
     def leaves_weeks_open(self) -> bool:
         """Whether nothing tells where the weeks begin that holidays are named for."""
 
+    @property
+    def drift(self) -> float:
+        """By how many deviations the last rows lie to one side, at the most."""
+
     def means(self, queries: QueryRows) -> Array:
         """Return point forecasts, (row, channel)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -75,21 +76,13 @@ def summary_of(
     elif origins:
         topics["held out"], advice = _held_out(forecaster, judged, origins, horizon)
         # of a panel some series always lie off by chance
-        if len(history.steps) == 1 and _largest_drift(forecaster._answers) > _DRIFT:
+        if len(history.steps) == 1 and forecaster._answers.drift > _DRIFT:
             advice.append(
                 "the last rows lie on one side of what was expected: if that lasts, "
                 "fit on the rows since"
             )
         topics["to try"] = "\n".join(advice) or "nothing stands out"
     return topics
-
-
-def _largest_drift(answers: object) -> float:
-    """Return by how many deviations the last rows lie to one side, at the most."""
-    states = getattr(answers, "states", None)
-    if states is None:  # of the paper's model, which expects nothing row by row
-        return 0.0
-    return float(np.abs([each.drift for each in states.columns]).max(initial=0.0))
 
 
 def _seen(history: History) -> str:
@@ -163,12 +156,10 @@ def _held_out(
         X = pd.DataFrame(index=y.index) if X is None else X
         X[column] = history.observations.errors[:, history.channels.index(channel)]
 
-    def results_of(other: Any) -> pd.DataFrame:
-        return backtested(
-            other, y, X, horizon=horizon, origins=origins, coverage=0.9, is_scored=False
-        )
-
-    results = results_of(judged)
+    backtest_of = partial(
+        backtested, y=y, X=X, horizon=horizon, origins=origins, is_scored=False
+    )
+    results = backtest_of(judged, coverage=0.9)
     seasons = dict(results.attrs["seasons"])
     names_told: dict[str, str] = {}
     if (naive := "seasonal naive") in seasons:
@@ -203,7 +194,7 @@ def _held_out(
             own=by_method.forecaster,
             history=history,
             parts=getattr(forecaster, "components_", pd.DataFrame()),
-            errors_by=lambda other: errors_of(results_of(other)),
+            errors_by=lambda other: errors_of(backtest_of(other, coverage=None)),
         )
         advice.append(
             f"{names_told.get(best, best)} was better on these rows: {remedy}"

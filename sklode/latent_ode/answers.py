@@ -62,6 +62,7 @@ class LatentODEAnswers:
 
     description = None  # its forecasts have no parts
     leaves_weeks_open = False  # and know no holidays
+    drift = 0.0  # nothing is expected row by row
 
     network: LatentODE
     history: History

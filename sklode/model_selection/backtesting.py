@@ -24,9 +24,9 @@ from sklode.model_selection.simple import SimpleMethods
 # twenty equal parts of [0, 1].
 _LEVELS = np.arange(0.025, 1, 0.05)
 
-# Times as many rows, of which a forecaster is fitted again: as origins lie in the last
-# half of the rows, no more than twice in all.
-_FIT_AGAIN = 1.5
+_FITS, _QUICK = 1.5, 2000
+"""Where fits are few, together they read so many times all rows; or, of what trains no
+network, so many rows, which take a second or two."""
 
 # Paths that an energy score is computed from: its mean is the same for any number.
 _N_PATHS = 200
@@ -126,17 +126,19 @@ def backtested(
     X: pd.DataFrame | None,
     horizon: int | None,
     origins: int,
-    coverage: float,
+    coverage: float | None,
     is_scored: bool,
 ) -> pd.DataFrame:
     """Return the table of `backtest`.
 
     Unless it ``is_scored`` "CRPS" and "energy" are NaN, as distributions and paths take
-    about as long as a fit of `StructuralForecaster`; and of origins that have seen
-    about as many rows the first one's fit serves all.
+    about as long as a fit of `StructuralForecaster`; and where a fit at each origin
+    would take long, some are fitted, evenly spread, and updated in between. Without
+    ``coverage`` there are no intervals.
     """
     _check_kinds(forecaster, y)
-    check_probabilities("coverage", [coverage])
+    if coverage is not None:
+        check_probabilities("coverage", [coverage])
     check_count("origins", origins)
     if getattr(forecaster, "clean", False):  # as its own fit would be
         y = _cleaned(y)
@@ -148,23 +150,23 @@ def backtested(
         half = int(np.median(lengths)) // (2 * origins)
         horizon = min(max(half, 1), 100)
     check_count("horizon", horizon)
-    first = _fold(y, series, origins * horizon, horizon)
-    if not len(first.seen):
+    folds = [_fold(y, series, n * horizon, horizon) for n in range(origins, 0, -1)]
+    if not len(folds[0].seen):
         raise ValueError(
             "y must have as many rows before the first origin as are forecast from "
             f"it, and two at least; got {lengths.max()} rows for {origins} "
             f"origins of {horizon} rows each. Ask for fewer."
         )
     # those that the first origin allows serve all, as means are over all origins
-    simple = SimpleMethods.of(Observations.from_frame(pd.DataFrame(first.seen)))
+    simple = SimpleMethods.of(Observations.from_frame(pd.DataFrame(folds[0].seen)))
     found: dict[Any, dict[str, float]] = {}
     intervals: dict[Any, _Intervals] = {}
-    fitted, n_fitted, seen = forecaster, 0, y.iloc[:0]
-    for number in range(origins):
-        fold = _fold(y, series, (origins - number) * horizon, horizon)
+    n_fits = origins if is_scored else _n_fits(forecaster, folds, len(y))
+    fitted, seen = forecaster, y.iloc[:0]
+    for number, fold in enumerate(folds):
         start = time.perf_counter()
-        if is_scored or len(fold.seen) >= _FIT_AGAIN * n_fitted:
-            fitted, n_fitted = _fitted(forecaster, fold, X), len(fold.seen)
+        if number * n_fits % origins < n_fits:
+            fitted = _fitted(forecaster, fold, X)
         else:
             new = fold.seen[~fold.seen.index.isin(seen.index)]
             of_new = None if X is None else X.loc[new.index]
@@ -188,15 +190,15 @@ def backtested(
     # simple methods take no time that counts
     results = results.fillna({"seconds": 0.0})
     results[["interval", "empirical", "width"]] = np.nan
-    for origin, held in intervals.items():
-        others = [each for key, each in intervals.items() if key != origin]
-        scores = held.scores(others, coverage)
-        results.loc[(origin, "forecaster"), list(scores)] = list(scores.values())
     results.attrs |= {
-        "coverage": float(coverage),
+        "coverage": coverage,
         "horizon": horizon,
         "seasons": simple.seasons,
     }
+    for origin, held in intervals.items():
+        others = [each for key, each in intervals.items() if key != origin]
+        scores = held.scores(others, results.attrs["coverage"])
+        results.loc[(origin, "forecaster"), list(scores)] = list(scores.values())
     return results
 
 
@@ -243,6 +245,14 @@ def _fold(y: Frame, series: Numbers, end: int, horizon: int) -> _Fold:
     )
 
 
+def _n_fits(forecaster: BaseForecaster, folds: list[_Fold], n_rows: int) -> int:
+    """Return at how many origins a forecaster of ``n_rows`` is fitted."""
+    is_trained = "max_epochs" in forecaster.get_params(deep=False)
+    most = _FITS * n_rows if is_trained else max(_FITS * n_rows, _QUICK)
+    read = np.mean([len(fold.seen) for fold in folds])
+    return int(np.clip(most / read, 1, len(folds)))
+
+
 def _horizon(fold: _Fold) -> pd.MultiIndex | ForecastingHorizon:
     """Return what a fold asks for."""
     index = fold.asked.index
@@ -266,14 +276,14 @@ def _forecast(
     fitted: BaseForecaster,
     fold: _Fold,
     X: pd.DataFrame | None,
-    coverage: float,
+    coverage: float | None,
     is_scored: bool,
 ) -> _Answer:
     """Return forecasts and, where there are any, distributions."""
     fh = _horizon(fold)
     ahead = None if X is None else X.loc[fold.asked.index]
     pred = pd.DataFrame(fitted.predict(fh, ahead)).to_numpy()
-    if not fitted.get_tag("capability:pred_int"):
+    if coverage is None or not fitted.get_tag("capability:pred_int"):
         return _Answer(pred)
     # sktime's columns are (channel, coverage, bound) and (channel, level)
     shape = *pred.shape, -1

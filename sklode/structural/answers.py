@@ -87,6 +87,12 @@ class StructuralAnswers:
         is_found = any(isinstance(e.modulation, NamedDays) for e in design.effects)
         return not is_found or design.calendar.leaves_weeks_open(rows.ticks, rows.like)
 
+    @property
+    def drift(self) -> float:
+        """By how many deviations the last rows lie to one side, at the most."""
+        columns = self.states.columns
+        return float(np.abs([each.drift for each in columns]).max(initial=0.0))
+
     def means(self, asked: QueryRows) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
         effects = self.model.design.effects

@@ -68,31 +68,36 @@ def test_columns_of_X_that_do_nothing_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("y", "n_fits"),
+    ("y", "make", "n_fits"),
     [
-        (DAILY.iloc[:60], 2),
-        (pd.Series(np.arange(1000.0) % 7, name="y"), 1),
-        slow(pd.concat({k: DAILY[k : k + 40] for k in range(3)}).to_frame("y"), 2),
+        (DAILY.iloc[:60], StructuralForecaster, 3),
+        (DAILY.iloc[:60], tiny, 2),
+        slow(pd.Series(np.arange(1000.0) % 7, name="y"), StructuralForecaster, 2),
+        (pd.Series(np.arange(4000.0) % 7, name="y"), StructuralForecaster, 1),
+        slow(
+            pd.concat({k: DAILY[k : k + 40] for k in range(3)}).to_frame("y"),
+            StructuralForecaster,
+            3,
+        ),
     ],
-    ids=["short", "long", "panel"],
+    ids=["short", "a network", "long", "longest", "panel"],
 )
-def test_a_summary_fits_at_most_twice_and_takes_up_the_rows_between(
-    y: Any, n_fits: int, monkeypatch: pytest.MonkeyPatch
+def test_a_summary_fits_at_each_origin_of_few_rows_and_else_takes_up_those_between(
+    y: Any, make: Any, n_fits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lengths = []
-    whole = StructuralForecaster._fit
+    X = pd.DataFrame({"u": np.arange(len(y)) % 5.0}, y.index)
+    forecaster = make().fit(y, X)
+    lengths, whole = [], type(forecaster)._fit
 
     def counted(self: Any, y: Any, X: Any = None, fh: Any = None) -> Any:
         lengths.append(len(y))
         return whole(self, y, X, fh)
 
-    X = pd.DataFrame({"u": np.arange(len(y)) % 5.0}, y.index)
-    forecaster = StructuralForecaster().fit(y, X)
-    monkeypatch.setattr(StructuralForecaster, "_fit", counted)
+    monkeypatch.setattr(type(forecaster), "_fit", counted)
     held_out = forecaster.summary(origins=3)["held out"]
     assert "from 3 origins" in held_out
     assert len(lengths) == n_fits
-    assert lengths[-1] >= 1.5 * lengths[0] or n_fits == 1
+    assert sorted({*lengths}) == lengths
 
 
 def test_a_summary_is_a_table_in_a_notebook() -> None:
