@@ -569,6 +569,10 @@ def test_constants_are_halved_and_doubled_one_by_one(
     told = by_constant.loc[("_MANY", 2.0), ["otherwise", "worst", "failed"]]
     assert told.tolist() == [0, 1.0, 0]
     assert "1 series" in capsys.readouterr().out
+    table = module.main(["--panels", "--kinds", "ages", *chosen[2:]])
+    assert "1 panel(s)" in capsys.readouterr().out
+    changed = table.set_index(["constant", "factor"])["otherwise"]
+    assert changed['PRIORS["slope"]', 0.5] == 1
 
 
 @pytest.mark.parametrize(
@@ -666,6 +670,12 @@ def test_what_was_measured_follows_a_constant_that_moves(load: Load) -> None:
         "+0.1 %, no change"
     ]
     assert measured[3:] == found[3:]
+    of_panels = module.with_measured(measured, table, "panels_")
+    told = {x.constant: x.measured for x in of_panels[:3]}
+    assert told == {"_SET": "?", "_SAME": "+1.0 %, -2.0 %", "_NEW": "+0.1 %, no change"}
+    other = [row | {"change": "+7.0 %"} for row in table]
+    told = module.with_measured(measured, other, "panels_")[2].measured
+    assert told == "+0.1 %, no change; panels: +7.0 %, no change"
 
 
 @pytest.mark.slow

@@ -7,8 +7,10 @@ figures of other experiments. Its rows go with their constants where these move;
 goes with its constant, and what was measured of another value is dropped.
 
     python examples/benchmarks/constants_page.py [--measured TABLE.csv]
+        [--panels TABLE.csv]
 
-``--measured`` is what `sensitivity.py --out` wrote, and is taken over first.
+Both are what `sensitivity.py --out` wrote, of series and of panels, and are taken over
+first.
 """
 
 from __future__ import annotations
@@ -49,8 +51,11 @@ shares above one half the odds), and 29 series forecast again by `sensitivity.py
 made-up ones, one kind for each thing that the model looks for, competition series,
 load, rentals and air. The last column is the change of the mean absolute error, a
 geometric mean over series, at half and at twice the value; less than 2 % to either side
-may be chance. "No change": all 29 forecasts stayed; such a constant decides other
-cases, such as panels of thousands, or intervals alone. "?": no experiment is kept.
+may be chance. "No change": all 29 forecasts stayed. What follows "panels:" is the same
+of six panels (shops with offers, growth by age, walks beside noise, counts,
+prescriptions, blood sugar), where it is not that of series. A constant without any
+change decides other cases, such as panels of thousands, or intervals alone. "?": no
+experiment is kept.
 """
 
 
@@ -83,6 +88,8 @@ class Kept(NamedTuple):
     half: str = ""
     twice: str = ""
     note: str = ""
+    panels_half: str = ""
+    panels_twice: str = ""
 
     @property
     def package(self) -> str:
@@ -92,10 +99,18 @@ class Kept(NamedTuple):
     @property
     def measured(self) -> str:
         """What the page says of it at half and twice its value."""
-        if not self.half:
-            return "?"
-        both = self.half == self.twice == NO_CHANGE
-        return NO_CHANGE if both else f"{self.half}, {self.twice}"
+        series = _pair(self.half, self.twice)
+        panels = _pair(self.panels_half, self.panels_twice)
+        told = [series] * bool(series)
+        told += [f"panels: {panels}"] * bool(panels and panels != series)
+        return "; ".join(told) or "?"
+
+
+def _pair(half: str, twice: str) -> str:
+    """Return what is said of half and twice a value."""
+    if half == twice == NO_CHANGE:
+        return NO_CHANGE
+    return f"{half}, {twice}" if half else ""
 
 
 def constants_of(root: Path = ROOT) -> list[Constant]:
@@ -233,21 +248,28 @@ def kept_of(constants: list[Constant], rows: list[Kept]) -> list[Kept]:
         row = found.get(one, Kept(one.module, one.title, one.value))
         row = row._replace(module=one.module)
         if row.value != one.value:
-            row = row._replace(value=one.value, half="", twice="")
+            row = Kept(one.module, one.title, one.value, note=row.note)
         kept.append(row)
     return kept
 
 
-def with_measured(rows: list[Kept], table: list[dict[str, str]]) -> list[Kept]:
-    """Return rows with the figures of a run of `sensitivity.py`."""
+def with_measured(
+    rows: list[Kept], table: list[dict[str, str]], prefix: str = ""
+) -> list[Kept]:
+    """Return rows with the figures of a run of `sensitivity.py`.
+
+    The ``prefix`` of their fields' names is "panels_" of panels.
+    """
     told = {(row["in"], row["constant"], float(row["factor"])): row for row in table}
     kept = []
     for row in rows:
         pair = [told.get((row.module, row.constant, factor)) for factor in (0.5, 2.0)]
-        half, twice = (
-            x and (x["change"] if int(x["otherwise"]) else NO_CHANGE) for x in pair
-        )
-        kept.append(row._replace(half=half or row.half, twice=twice or row.twice))
+        said = {
+            prefix + name: x["change"] if int(x["otherwise"]) else NO_CHANGE
+            for name, x in zip(("half", "twice"), pair, strict=True)
+            if x is not None
+        }
+        kept.append(row._replace(**said))
     return kept
 
 
@@ -282,19 +304,21 @@ def write(rows: list[Kept], path: Path = TABLE) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Kept._fields)
-        writer.writerows(row for row in rows if row.half or row.note)
+        writer.writerows(row for row in rows if any(row[3:]))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Bring table and page up to date."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measured", type=Path, help="a table of sensitivity.py")
+    parser.add_argument("--panels", type=Path, help="its table of panels")
     given = parser.parse_args(arguments)
     constants = constants_of()
     kept = kept_of(constants, read())
-    if given.measured is not None:
-        with given.measured.open(encoding="utf-8", newline="") as file:
-            kept = with_measured(kept, list(csv.DictReader(file)))
+    for path, prefix in ((given.measured, ""), (given.panels, "panels_")):
+        if path is not None:
+            with path.open(encoding="utf-8", newline="") as file:
+                kept = with_measured(kept, list(csv.DictReader(file)), prefix)
     write(kept)
     PAGE.write_text(page(constants, kept), encoding="utf-8")
     n_measured = sum(bool(row.half) for row in kept)

@@ -9,13 +9,14 @@ the mean absolute error as a geometric mean over series, how many series are for
 otherwise, and the largest change of one series' error. A constant that changes nothing
 decides cases that are not here, such as a search that stops late, or intervals alone.
 
-    python examples/benchmarks/sensitivity.py [--data PATH] [--folders structural data]
-        [--constants _MANY] [--kinds growth] [--every 12] [--seeds 0] [--jobs 1]
-        [--out TABLE.csv]
+    python examples/benchmarks/sensitivity.py [--data PATH] [--panels]
+        [--folders structural data] [--constants _MANY] [--kinds growth] [--every 12]
+        [--seeds 0] [--jobs 1] [--out TABLE.csv]
 
 ``--data`` is a folder with ``competition_dev.json.gz`` and a folder ``practice`` of
-tables; of the competition's series every so many are taken. What ``--out`` wrote goes
-into the page by ``constants_page.py --measured TABLE.csv``.
+tables; of the competition's series every so many are taken. With ``--panels`` panels
+are forecast in place of single series. What ``--out`` wrote goes into the page by
+``constants_page.py --measured TABLE.csv``, of panels by ``--panels TABLE.csv``.
 """
 
 from __future__ import annotations
@@ -123,6 +124,45 @@ def made_up(seed: int) -> Iterator[tuple[str, Task]]:
     y = pd.DataFrame({"a": x[8:, 0], "b": x[:-8, 0] + x[8:, 1]}, stamps(392, "h"))
     yield "columns that follow", split(y, 12)
 
+
+def panels(seed: int) -> Iterator[tuple[str, Task]]:
+    """Yield made-up panels by kind."""
+    rng = np.random.default_rng(seed)
+    days = stamps(84, "D")
+    shop = {}
+    for k in range(16):
+        offer = (rng.random(84) < 0.08).astype(float)
+        week = np.array([0, 0, 1, 2, 4, 8, -6.0])[days.dayofweek]
+        effect = (8 + rng.normal(0, 2)) * offer
+        level = rng.normal(40, 15) + np.cumsum(rng.normal(0, 0.5, 84))
+        sold = level + week + effect + rng.normal(0, 2, 84)
+        shop[k] = pd.DataFrame({"sold": sold, "offer": offer}, days)
+    panel = pd.concat(shop, names=["shop", "day"])
+    is_late = panel.index.get_level_values("day") >= days[70]
+    seen, truth = panel[~is_late], panel[is_late]
+    yield (
+        "shops",
+        Task(seen[["sold"]], truth[["sold"]], seen[["offer"]], truth[["offer"]]),
+    )
+
+    grown = {}
+    for k in range(14):
+        age = np.arange(1, 25)
+        most, slow = rng.normal(60, 6), rng.normal(8, 0.5)
+        height = most * (1 - np.exp(-age / slow)) + rng.normal(0, 0.5, 24)
+        grown[k] = pd.DataFrame({"height": height}, pd.Index(age))
+    panel = pd.concat(grown, names=["tree", "age"])
+    tree, age = (panel.index.get_level_values(k) for k in range(2))
+    is_late = (tree < 4) & (age > 6) & (age <= 18)
+    yield "ages", Task(panel[~is_late & ((tree > 3) | (age < 7))], panel[is_late])
+
+    moves = rng.normal(size=(12, 104))
+    moves[:6] = moves[:6].cumsum(1)
+    index = pd.MultiIndex.from_product([range(12), stamps(104, "D")])
+    panel = pd.DataFrame({"y": 50 + moves.ravel()}, index)
+    is_late = index.get_level_values(1) >= index.levels[1][90]
+    yield "kinds", Task(panel[~is_late], panel[is_late])
+
     rate = rng.gamma(1.0, 1.0, 25)
     counts = {
         f"part {k}": pd.DataFrame(
@@ -133,7 +173,7 @@ def made_up(seed: int) -> Iterator[tuple[str, Task]]:
     }
     parts = pd.concat(counts, names=["part", "month"])
     is_late = parts.index.get_level_values(1) >= pd.Period("2021-07", "M")
-    yield "panel of counts", Task(parts[~is_late], parts[is_late])
+    yield "counts", Task(parts[~is_late], parts[is_late])
 
 
 def of_competitions(path: Path, every: int) -> Iterator[tuple[str, Task]]:
@@ -167,6 +207,23 @@ def of_practice(folder: Path) -> Iterator[tuple[str, Task]]:
     ).iloc[-700:]
     kept = [name for name in air if air[name].notna().sum() > 200]
     yield "air", split(air[kept], 24)
+
+
+def panels_of_practice(folder: Path) -> Iterator[tuple[str, Task]]:
+    """Yield panels that people forecast: monthly prescriptions, and blood sugar."""
+    scripts = pd.read_csv(
+        folder / "scripts.csv.gz", parse_dates=["month"], index_col="month"
+    )
+    scripts = scripts.set_axis(scripts.index.to_period("M")).iloc[:, ::4]
+    parts = {name: scripts[[name]].set_axis(["y"], axis=1) for name in scripts}
+    panel = pd.concat(parts, names=["drug", "month"])
+    is_late = panel.index.get_level_values("month") >= scripts.index[-6]
+    yield "prescriptions", Task(panel[~is_late], panel[is_late])
+
+    sugar = pd.read_csv(folder / "glucose.csv.gz", parse_dates=["time"])
+    sugar = sugar.groupby("id").head(400).set_index(["id", "time"])[["gl"]]
+    is_late = sugar.groupby("id").cumcount(ascending=False) < 12
+    yield "blood sugar", Task(sugar[~is_late], sugar[is_late])
 
 
 def errors_of(tasks: list[tuple[str, Task]]) -> list[float]:
@@ -269,15 +326,19 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     parser.add_argument("--data", type=Path, help="folder of the tables")
     parser.add_argument("--folders", nargs="+", default=["structural", "data"])
     parser.add_argument("--constants", nargs="+", help="by name; else all")
-    parser.add_argument("--kinds", nargs="+", help="of made-up series; else all")
+    parser.add_argument("--panels", action="store_true", help="in place of series")
+    parser.add_argument("--kinds", nargs="+", help="of made-up ones; else all")
     parser.add_argument("--every", type=int, default=12, help="of competition series")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
-    made = [task for seed in given.seeds for task in made_up(seed)]
+    make = panels if given.panels else made_up
+    made = [task for seed in given.seeds for task in make(seed)]
     tasks = [(kind, task) for kind, task in made if kind in (given.kinds or [kind])]
-    if given.data is not None:
+    if given.data is not None and given.panels:
+        tasks += panels_of_practice(given.data / "practice")
+    elif given.data is not None:
         tasks += of_competitions(given.data / "competition_dev.json.gz", given.every)
         tasks += of_practice(given.data / "practice")
     constants = [
@@ -296,7 +357,8 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
         ask = functools.partial(errors_with, tasks=tasks)
         results = pool.imap(ask, [(None, 1.0), *changes])
         before = next(results)
-        print(f"{len(tasks)} series", flush=True)
+        what = "panel(s)" if given.panels else "series"
+        print(f"{len(tasks)} {what}", flush=True)
         for (constant, factor), after in zip(changes, results, strict=True):
             if before is None or after is None:
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -484,8 +485,12 @@ def _without_waiting(
 
 
 def _check_new_keys(new: Sequence[Key], known: Sequence[Key]) -> None:
-    """Check that no new key is spelt as a known one, such as "2" beside 2."""
+    """Check that no new key is spelt as a known one, such as "2" beside 2.
+
+    Where only capitals or spaces around differ, both may be meant: a warning says so.
+    """
     spelt = {tuple(map(str, key)): key for key in known}
+    loosely = {_without_capitals(key): key for key in known} if new else {}
     for key in new:
         alike = spelt.get(tuple(map(str, key)))
         if alike is not None:
@@ -495,6 +500,20 @@ def _check_new_keys(new: Sequence[Key], known: Sequence[Key]) -> None:
                 f"got {shown(key)}, known is {shown(alike)}. "
                 "Convert the keys, or choose others."
             )
+        alike = loosely.get(_without_capitals(key))
+        if alike is not None:
+            warnings.warn(
+                "keys that differ in capitals or spaces are different series; got "
+                f"{shown(key)}, which is new, known is {shown(alike)}. If both are "
+                "one, rename it in the index.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _without_capitals(key: Key) -> tuple[str, ...]:
+    """Return a key without capitals, and spaces around."""
+    return tuple(str(level).strip().casefold() for level in key)
 
 
 def _unknown_of(X: pd.DataFrame, needed: pd.Index) -> Unknown:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,19 @@ def test_unseen_series_are_refused_where_nothing_tells_of_them() -> None:
     numbers = shops().rename(index={"s00": "1"}, level=0)[["y"]]
     with pytest.raises(ValueError, match="must not have the key of a known one"):
         StructuralForecaster().fit(numbers).predict_at(keys)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_told"), [("S00 ", True), ("s0", False), ("s00", False)]
+)
+def test_a_key_in_other_capitals_is_told(key: str, is_told: bool) -> None:
+    keys = pd.MultiIndex.from_product([[key], DAYS[50:52]], names=["shop", "day"])
+    later = pd.DataFrame({"y": 5.0}, keys)
+    forecaster = StructuralForecaster(seasons=None).fit(parted(shops()[["y"]], 50)[0])
+    told = r"in capitals or spaces .* got \('S00 ',\), which is new, known is \('s00',"
+    for ask in (lambda: forecaster.predict_at(keys), lambda: forecaster.update(later)):
+        with pytest.warns(UserWarning, match=told) if is_told else nullcontext():
+            ask()
 
 
 # Events at times of their own
