@@ -152,6 +152,18 @@ def shops_show_each_other_what_a_price_brings(run: Names) -> None:
     assert run["inside"] == pytest.approx(0.9, abs=0.05)
 
 
+@told_by("avocados")
+def what_is_sold_follows_the_price(run: Names) -> None:
+    errors = run["errors"]
+    assert len(run["sold"]) == len(run["X"]) == 169
+    assert errors["sklode"] == pytest.approx(0.47, abs=0.03)
+    assert errors["sklode"] < 0.95 * errors.drop("sklode").min()
+    assert errors["sklode"] < 0.6 * errors["sklode without prices"]
+    assert run["inside"] == pytest.approx(0.92, abs=0.06)
+    assert run["curve"]["sold"].is_monotonic_decreasing
+    assert (run["cheap"], run["dear"]) == pytest.approx((6.9, 5.7), abs=0.3)
+
+
 @told_by("growth")
 def young_trees_follow_the_curve_of_the_grown(run: Names) -> None:
     mean = run["table"]["mean"]

@@ -17,6 +17,7 @@ ORDER = (
     "intervals",
     "load",
     "solar",
+    "avocados",
     "retail",
     "growth",
     "impute_gaps",

@@ -604,7 +604,8 @@ def with_columns(
         remedy = f"It lacks {fewer}; where these are not known, they are NaN: "
         remedy += f"{table}.reindex(columns={wanted})"
     raise ValueError(
-        f"{name} must have the columns that fit had, {wanted}; got {given}. {remedy}."
+        f"{name} must have the columns that fit or pretrain had, {wanted}; "
+        f"got {given}. {remedy}."
     )
 
 
