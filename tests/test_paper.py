@@ -196,12 +196,13 @@ def test_missing_data_are_named_with_their_source(
     assert list(tmp_path.iterdir()) == []
 
 
-class Medians(LatentODELSTMForecaster):
-    """Forecasts medians."""
+class KeepingMedians(LatentODELSTMForecaster):
+    """Keeps the medians of what it was asked last, so that one training gives both."""
 
     def predict_at(self, index: pd.Index, X: Any = None) -> pd.DataFrame:
         found = self.predict_quantiles(index, X=X, alpha=[0.5])
-        return found.droplevel(1, axis=1)
+        self.medians_ = found.droplevel(1, axis=1)
+        return super().predict_at(index, X)
 
 
 @pytest.mark.slow
@@ -211,13 +212,11 @@ def test_climate_is_as_good_as_the_best_plain_baseline(load: Load) -> None:
     experiment = load("climate").load(SHARED / "delhi")
     arguments: dict[str, Any] = {**settings.CLIMATE["7/7"], "random_state": 0}
     arguments |= {"window_length": 7, "horizon": 7, "finetune_epochs": 0}
-    forecaster = LatentODELSTMForecaster(**arguments)
+    forecaster = KeepingMedians(**arguments)
     found = protocol.forecast_origins(forecaster, experiment, 7, 7, settings.features)
     assert experiment.mse(found) <= 0.30
     # means of the wind, whose logarithm is modelled, are those of windier years
-    medians = protocol.forecast_origins(
-        Medians(**arguments), experiment, 7, 7, settings.features
-    )
+    medians = experiment.scale(forecaster.medians_).reshape(found.shape)
     assert experiment.mse(medians) <= 0.293
 
 

@@ -196,7 +196,7 @@ class StructuralDetector(BaseDetector):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return small settings that sktime's checks run with."""
-        forecaster = StructuralForecaster(seasons=None, random_state=0)
+        forecaster = StructuralForecaster(seasons=None, logarithm=False, random_state=0)
         return [{"forecaster": forecaster}, {}]
 
 

@@ -101,7 +101,7 @@ class StructuralResampler(BaseTransformer):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Return small settings that sktime's checks run with."""
-        forecaster = StructuralForecaster(seasons=None, random_state=0)
+        forecaster = StructuralForecaster(seasons=None, logarithm=False, random_state=0)
         return [{"forecaster": forecaster}, {"std": True, "forecaster": forecaster}]
 
 
