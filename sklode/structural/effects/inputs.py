@@ -54,10 +54,9 @@ from sklode.structural.scaling import Scaling
 _KNOTS, _FEW_KNOTS = 8, 5
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 _LEAST_WITHIN = 1e-6  # of a column's deviations, within series: else it is constant
-# of the oldest series' age: one that shows a curve of age, one that needs it; share of
-# these, for which a curve is taken that may be the clock's
 _OLD, _YOUNG = 0.75, 0.5
-_MANY_YOUNG = 0.25
+"""Of the oldest series' age: one that shows a curve of age, one that needs it."""
+_MANY_YOUNG = 0.25  # share of young ones, for whom a curve may be the clock's
 _KNOTS_OF_AGE = 12  # of a curve of age, at quantiles of the ages
 _SIZES_OF_AGE = 1.0, 3.0, 10.0  # of such a curve, that are tried, in spreads
 _FEWEST_AGES = 4  # different ones: a natural spline through three has one bend
