@@ -321,7 +321,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 kept = with_measured(kept, list(csv.DictReader(file)), prefix)
     write(kept)
     PAGE.write_text(page(constants, kept), encoding="utf-8")
-    n_measured = sum(bool(row.half) for row in kept)
+    n_measured = sum(row.measured != "?" for row in kept)
     print(f"{len(constants)} constants, {n_measured} of them halved and doubled")
 
 

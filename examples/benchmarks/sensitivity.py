@@ -64,6 +64,11 @@ def split(frame: pd.DataFrame, n_ahead: int, X: pd.DataFrame | None = None) -> T
     return Task(seen, truth, X.iloc[:-n_ahead], X.iloc[-n_ahead:])
 
 
+def parted(panel: pd.DataFrame, is_late: np.ndarray | pd.Series) -> Task:
+    """Return the task to forecast the late rows of a panel."""
+    return Task(panel[~is_late], panel[is_late])
+
+
 def stamps(n: int, freq: str) -> pd.DatetimeIndex:
     """Return stamps of equal distance."""
     return pd.date_range("2021-03-01", periods=n, freq=freq)
@@ -123,6 +128,21 @@ def made_up(seed: int) -> Iterator[tuple[str, Task]]:
         x[k, 1] += 0.5 * x[k - 1, 0]
     y = pd.DataFrame({"a": x[8:, 0], "b": x[:-8, 0] + x[8:, 1]}, stamps(392, "h"))
     yield "columns that follow", split(y, 12)
+    yield "panel of counts", counts(rng)
+
+
+def counts(rng: np.random.Generator) -> Task:
+    """Return the task of 25 series of counts, of which half are zero."""
+    rate = rng.gamma(1.0, 1.0, 25)
+    series = {
+        f"part {k}": pd.DataFrame(
+            {"y": rng.poisson(rate[k], 48) * (rng.random(48) < 0.5)},
+            pd.period_range("2018-01", periods=48, freq="M"),
+        ).astype(float)
+        for k in range(25)
+    }
+    parts = pd.concat(series, names=["part", "month"])
+    return parted(parts, parts.index.get_level_values(1) >= pd.Period("2021-07", "M"))
 
 
 def panels(seed: int) -> Iterator[tuple[str, Task]]:
@@ -139,11 +159,9 @@ def panels(seed: int) -> Iterator[tuple[str, Task]]:
         shop[k] = pd.DataFrame({"sold": sold, "offer": offer}, days)
     panel = pd.concat(shop, names=["shop", "day"])
     is_late = panel.index.get_level_values("day") >= days[70]
-    seen, truth = panel[~is_late], panel[is_late]
-    yield (
-        "shops",
-        Task(seen[["sold"]], truth[["sold"]], seen[["offer"]], truth[["offer"]]),
-    )
+    X, X_ahead = panel.loc[~is_late, ["offer"]], panel.loc[is_late, ["offer"]]
+    shops = parted(panel[["sold"]], is_late)
+    yield "shops", shops._replace(X=X, X_ahead=X_ahead)
 
     grown = {}
     for k in range(14):
@@ -161,19 +179,8 @@ def panels(seed: int) -> Iterator[tuple[str, Task]]:
     index = pd.MultiIndex.from_product([range(12), stamps(104, "D")])
     panel = pd.DataFrame({"y": 50 + moves.ravel()}, index)
     is_late = index.get_level_values(1) >= index.levels[1][90]
-    yield "kinds", Task(panel[~is_late], panel[is_late])
-
-    rate = rng.gamma(1.0, 1.0, 25)
-    counts = {
-        f"part {k}": pd.DataFrame(
-            {"y": rng.poisson(rate[k], 48) * (rng.random(48) < 0.5)},
-            pd.period_range("2018-01", periods=48, freq="M"),
-        ).astype(float)
-        for k in range(25)
-    }
-    parts = pd.concat(counts, names=["part", "month"])
-    is_late = parts.index.get_level_values(1) >= pd.Period("2021-07", "M")
-    yield "counts", Task(parts[~is_late], parts[is_late])
+    yield "kinds", parted(panel, is_late)
+    yield "counts", counts(rng)
 
 
 def of_competitions(path: Path, every: int) -> Iterator[tuple[str, Task]]:
@@ -218,12 +225,12 @@ def panels_of_practice(folder: Path) -> Iterator[tuple[str, Task]]:
     parts = {name: scripts[[name]].set_axis(["y"], axis=1) for name in scripts}
     panel = pd.concat(parts, names=["drug", "month"])
     is_late = panel.index.get_level_values("month") >= scripts.index[-6]
-    yield "prescriptions", Task(panel[~is_late], panel[is_late])
+    yield "prescriptions", parted(panel, is_late)
 
     sugar = pd.read_csv(folder / "glucose.csv.gz", parse_dates=["time"])
     sugar = sugar.groupby("id").head(400).set_index(["id", "time"])[["gl"]]
     is_late = sugar.groupby("id").cumcount(ascending=False) < 12
-    yield "blood sugar", Task(sugar[~is_late], sugar[is_late])
+    yield "blood sugar", parted(sugar, is_late)
 
 
 def errors_of(tasks: list[tuple[str, Task]]) -> list[float]:

@@ -489,8 +489,10 @@ def _check_new_keys(new: Sequence[Key], known: Sequence[Key]) -> None:
 
     Where only capitals or spaces around differ, both may be meant: a warning says so.
     """
+    if not new:
+        return
     spelt = {tuple(map(str, key)): key for key in known}
-    loosely = {_without_capitals(key): key for key in known} if new else {}
+    loosely = {_without_capitals(key): key for key in known}
     for key in new:
         alike = spelt.get(tuple(map(str, key)))
         if alike is not None:

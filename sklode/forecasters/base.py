@@ -429,11 +429,12 @@ class ContinuousForecaster(BaseForecaster):
         ----------
         origins : int, default=10
             Number of origins at the end of the series from which a clone, fitted on the
-            rows before, forecasts. Of many rows, or where a network counts, it is
-            fitted at one or two of them alone, and updated in between. Where no network
-            counts, only the structural model is fitted. Where a simple method was
-            better by more than the standard error of the difference, up to two other
-            settings are tried. 0: none.
+            rows before, forecasts. The more rows there are, from some two hundred on,
+            the fewer origins it is fitted at, and updated in between; of thousands, or
+            where a network counts, at one or two. Where no network counts, only the
+            structural model is fitted. Where a simple method was better by more than
+            the standard error of the difference, up to two other settings are tried.
+            0: none.
         horizon : int, optional
             Number of rows that are forecast from an origin. None: as `backtest` has it.
 

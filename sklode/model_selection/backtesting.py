@@ -139,6 +139,7 @@ def backtested(
     _check_kinds(forecaster, y)
     if coverage is not None:
         check_probabilities("coverage", [coverage])
+        coverage = float(coverage)
     check_count("origins", origins)
     if getattr(forecaster, "clean", False):  # as its own fit would be
         y = _cleaned(y)
@@ -190,15 +191,16 @@ def backtested(
     # simple methods take no time that counts
     results = results.fillna({"seconds": 0.0})
     results[["interval", "empirical", "width"]] = np.nan
+    if coverage is not None:
+        for origin, held in intervals.items():
+            others = [each for key, each in intervals.items() if key != origin]
+            scores = held.scores(others, coverage)
+            results.loc[(origin, "forecaster"), list(scores)] = list(scores.values())
     results.attrs |= {
         "coverage": coverage,
         "horizon": horizon,
         "seasons": simple.seasons,
     }
-    for origin, held in intervals.items():
-        others = [each for key, each in intervals.items() if key != origin]
-        scores = held.scores(others, results.attrs["coverage"])
-        results.loc[(origin, "forecaster"), list(scores)] = list(scores.values())
     return results
 
 
@@ -248,7 +250,7 @@ def _fold(y: Frame, series: Numbers, end: int, horizon: int) -> _Fold:
 def _n_fits(forecaster: BaseForecaster, folds: list[_Fold], n_rows: int) -> int:
     """Return at how many origins a forecaster of ``n_rows`` is fitted."""
     is_trained = "max_epochs" in forecaster.get_params(deep=False)
-    most = _FITS * n_rows if is_trained else max(_FITS * n_rows, _QUICK)
+    most = max(_FITS * n_rows, 0 if is_trained else _QUICK)
     read = np.mean([len(fold.seen) for fold in folds])
     return int(np.clip(most / read, 1, len(folds)))
 
