@@ -9,9 +9,10 @@ Tested in tests/structural/test_exactness.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,11 +21,12 @@ from sklode.data.links import LEAST, Link
 from sklode.structural.candidates import (
     LEAST_WEIGHT,
     Candidate,
+    Model,
     backward,
     forward,
 )
 from sklode.structural.components.space import StateSpace
-from sklode.structural.filter.system import States
+from sklode.structural.filter.system import Schedule, States
 from sklode.structural.predictive.calibration import Calibration, spread_ahead
 from sklode.structural.predictive.dispersion import Clock
 from sklode.structural.predictive.limits import LargestMoves, Limits
@@ -44,6 +46,15 @@ from sklode.structural.search.groups import weights_of
 MEMORIES = 1e-6, 2.0, 10.0
 # none are asked for, see `filter.backward.smooth_rows`
 NO_SHOCKS, NO_STATES = np.zeros((0, 0, 2)), np.zeros(0, np.int64)
+
+
+class _Merged(NamedTuple):
+    """Rows, in units of y, with those that are asked among them."""
+
+    rows: ChannelRows
+    is_asked: Flags  # (row,)
+    leads: Array  # (series,), see `_leads`
+    schedule: Schedule  # of the series that have rows
 
 
 @dataclass(frozen=True)
@@ -137,14 +148,19 @@ class FilteredColumn:
         since = np.where(self.table.lengths > 0, self._since(new), 0.0)
         passes, innovations = [], np.zeros((len(self.candidates), len(new.times)))
         losses = np.zeros(self.weights.shape)
+        schedules: dict[Hashable, Schedule] = {}
         for k, candidate in enumerate(self.candidates):
+            model, space = candidate.model, self.spaces[k]
             mine = self._rows_of(k, new)
             rows = new if mine.all() else new.where(mine)
-            found = candidate.model.filtered(
-                self.spaces[k],
-                candidate.scaling.rows(rows),
-                states=self.states[k],
-                since=since,
+            # most candidates are of a few forms, and of the same series
+            key = model.form, model.harmonics, mine.tobytes()
+            if key not in schedules:
+                schedules[key] = model.schedule(rows, since)
+            own = candidate.scaling.rows(rows)
+            schedule = schedules[key]._replace(errors=own.errors**2)
+            found = model.run(
+                space.system(schedule), space, own.values, states=self.states[k]
             )
             passes.append(found)
             innovations[k, mine] = found.innovations
@@ -155,8 +171,8 @@ class FilteredColumn:
         weights = self.weights
         if losses.any():
             weights = _given(weights, losses)
-        own = weights.argmax(axis=0)[new.series]
-        innovations = innovations[own, np.arange(len(own))]
+        chosen = weights.argmax(axis=0)[new.series]
+        innovations = innovations[chosen, np.arange(len(chosen))]
         # each innovation counts less by the time from it to the new last row
         ends = np.maximum(self.table.ends, new.ends)
         sums = self.sums_at(ends)
@@ -198,7 +214,8 @@ class FilteredColumn:
             # rows are in states' units already: as a candidate that leaves them so
             plain = candidate._replace(scaling=Scaling())
             whole = plain.model.space(self.span).whole
-            found = had._smoothed(plain, queries.where(mine), whole)
+            merged = had._merged(plain.model, queries.where(mine))
+            found = had._smoothed(plain, merged, whole)
             signal[mine], variance[mine] = found[0][:, 0], found[1][:, 0]
         return signal, variance
 
@@ -251,6 +268,7 @@ class FilteredColumn:
         inside = (self._since(queries) <= 0)[queries.series]
         ahead = queries.where(~inside)
         since, schedules = self._since(ahead), {}
+        merged: dict[Hashable, _Merged] = {}
         for k, candidate in enumerate(self.candidates):
             model, space = candidate.model, self.spaces[k]
             parts = space.deviation_and_all
@@ -258,9 +276,9 @@ class FilteredColumn:
             parts[0] *= model.fades(self.span)
             mine = self._rows_of(k, queries)
             is_ahead, is_past = ~inside & mine, inside & mine
+            # most candidates are of a few forms, and of the same series
+            key = model.form, model.harmonics, mine.tobytes()
             if is_ahead.any():
-                # most candidates are of a few forms, and of the same series
-                key = model.form, model.harmonics, is_ahead.tobytes()
                 if key not in schedules:
                     schedules[key] = model.schedule(queries.where(is_ahead), since)
                 rows = schedules[key]
@@ -273,8 +291,9 @@ class FilteredColumn:
                 )
                 found[:, k, is_ahead] = _stacked(run.signal, run.variance)
             if is_past.any():
-                past = queries.where(is_past)
-                signal, variance = self._smoothed(candidate, past, parts)
+                if key not in merged:
+                    merged[key] = self._merged(model, queries.where(is_past))
+                signal, variance = self._smoothed(candidate, merged[key], parts)
                 found[:, k, is_past] = _stacked(signal, variance)
         return found
 
@@ -444,7 +463,8 @@ class FilteredColumn:
         last = own.where(slice(-most, None))
         queries = last._replace(values=np.full(len(last.times), np.nan))
         parts = best.model.space(self.span).parts
-        signal, _ = replace(self, table=last)._smoothed(best, queries, parts)
+        had = replace(self, table=last)
+        signal, _ = had._smoothed(best, had._merged(best.model, queries), parts)
         return best, signal
 
     def parts(self, queries: ChannelRows) -> Iterator[tuple[Candidate, Rows, Array]]:
@@ -452,7 +472,8 @@ class FilteredColumn:
         for k, mine in self.by_heaviest(queries):
             candidate, own = self.candidates[k], queries.where(mine)
             parts = candidate.model.space(self.span).parts
-            signal, _ = self._smoothed(candidate, own, parts)
+            merged = self._merged(candidate.model, own)
+            signal, _ = self._smoothed(candidate, merged, parts)
             yield candidate, mine, signal
 
     def drawn(self, queries: ChannelRows, n: int, seed: int, has_noise: bool) -> Paths:
@@ -586,22 +607,27 @@ class FilteredColumn:
         paths += expected + more[:, 0]
         return paths[is_asked]
 
-    def _smoothed(
-        self, candidate: Candidate, queries: ChannelRows, parts: Array
-    ) -> tuple[Array, Array]:
-        """Return parts and their variances, (row, part), given all rows."""
+    def _merged(self, model: Model, queries: ChannelRows) -> _Merged:
+        """Return rows that are asked among those known, as a model reads them."""
         # series that are not asked need no filtering: they are left out
         is_needed = (queries.lengths > 0)[self.table.series]
-        known = candidate.scaling.rows(self.table.where(is_needed))
-        rows, is_asked = known.merged(queries)
-        leads = self._leads(rows)
-        some = np.flatnonzero(rows.lengths)
-        rows = rows.without_empty()
-        model = candidate.model
-        candidate = candidate.of(some)
+        rows, is_asked = self.table.where(is_needed).merged(queries)
+        return _Merged(
+            rows=rows,
+            is_asked=is_asked,
+            leads=np.array(self._leads(rows)),
+            schedule=model.schedule(rows.without_empty()),
+        )
+
+    def _smoothed(
+        self, candidate: Candidate, merged: _Merged, parts: Array
+    ) -> tuple[Array, Array]:
+        """Return parts and their variances, (row, part), given all rows."""
+        model, rows = candidate.model, candidate.scaling.rows(merged.rows)
+        candidate = candidate.of(np.flatnonzero(rows.lengths))
         # spaces differ by the covariance at the start alone
-        space, states = self._space_before(candidate, np.array(leads))
-        system = space.system(model.schedule(rows))
+        space, states = self._space_before(candidate, merged.leads)
+        system = space.system(merged.schedule._replace(errors=rows.errors**2))
         found = model.run(system, space, rows.values, parts, states=states)
         more, less = backward().smooth_rows(
             system,
@@ -613,7 +639,7 @@ class FilteredColumn:
         )
         signal = found.signal + more[..., 0]
         variance = found.variance - less
-        return signal[is_asked], variance[is_asked]
+        return signal[merged.is_asked], variance[merged.is_asked]
 
     def _space_before(
         self, candidate: Candidate, leads: Array

@@ -41,6 +41,13 @@ class System(NamedTuple):
     transition: Transition
     level: int  # the state that steps of the trend move
 
+    def part(self, rows: slice) -> System:
+        """Return some rows of a lone series."""
+        design, noise, gap = self.design[rows], self.noise[rows], self.gap[rows]
+        return self._replace(
+            bounds=np.array([0, len(gap)]), design=design, noise=noise, gap=gap
+        )
+
 
 class States(NamedTuple):
     """Of one candidate: each series' states before or after a row."""

@@ -138,13 +138,13 @@ def forecasts_ahead(
     """
     model = candidate.model
     space = model.space(span)
+    system = space.system(model.schedule(table))
     n, states, before = len(table.times), candidate.first(space, 1), 0
     known = []
     # the filter goes on from origin to origin, and keeps the states at each
     for origin in origins.tolist():
-        new = table.where(slice(before, origin + 1))
-        gap = table.times[before] - table.times[max(before - 1, 0)]
-        found = model.filtered(space, new, states=states, since=np.array([gap]))
+        new = slice(before, origin + 1)
+        found = model.run(system.part(new), space, table.values[new], states=states)
         states = found.states
         known.append(states)
         before = origin + 1
