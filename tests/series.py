@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.integrate import solve_ivp
 
 from sklode import (
     LatentODEForecaster,
@@ -137,41 +136,6 @@ def led(n: int = 600, seed: int = 0, gaps: bool = False) -> pd.DataFrame:
     values = np.column_stack([walk[3:], walk[:-3]])
     values += 0.05 * rng.standard_normal(values.shape)
     return pd.DataFrame(values, stamps, ["leader", "follower"])
-
-
-def pendulums(
-    begin: tuple[float, float],
-    damping: float,
-    seen: tuple[float, float],
-    asked: np.ndarray,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return noisy angles of 40 pendulums, and true ones at the minutes ``asked``.
-
-    They are let go at angles in a range, and ``seen`` at 40 minutes between two, but
-    not around those asked.
-    """
-    rng = np.random.default_rng(0)
-    start = pd.Timestamp("2026-01-01")
-    past: dict[int, pd.DataFrame] = {}
-    truth: dict[int, pd.DataFrame] = {}
-    for key in range(40):
-        solution = solve_ivp(
-            lambda _, s: [s[1], -np.sin(s[0]) - damping * s[1]],
-            (0, 40),
-            (rng.uniform(*begin), 0.0),
-            dense_output=True,
-        ).sol
-        t = np.sort(rng.uniform(*seen, 40))
-        t = t[(t < asked[0] - 0.5) | (t > asked[-1] + 0.5)]
-        values = solution(t)[0] + 0.05 * rng.normal(size=len(t))
-        for minutes, angles, part in (
-            (t, values, past),
-            (asked, solution(asked)[0], truth),
-        ):
-            stamps = (start + pd.to_timedelta(minutes, "min")).round("ms")
-            part[key] = pd.DataFrame({"a": angles}, stamps)
-    both = [pd.concat(part, names=["series", "time"]) for part in (past, truth)]
-    return both[0], both[1]
 
 
 def with_rows(series: pd.Series, extra: dict[Any, float]) -> pd.Series:

@@ -24,7 +24,7 @@ from tests.hybrid.test_controls import REACH, READ, UNIT, rows_of
 from tests.hybrid.test_guard import held_out, proof_of
 from tests.hybrid.test_restarts import network_of
 from tests.hybrid.test_training import auto
-from tests.series import panel, pendulums, uneven_stamps, waves
+from tests.series import panel, uneven_stamps, waves
 
 REACH_BACK = 6.0  # in units of time
 
@@ -301,14 +301,3 @@ def test_one_that_does_not_prove_itself_is_given_up(
     assert sizes == [3, 3, 2, 2]
     # what is kept of the one that looks ahead
     assert 3 < forecaster.best_epoch_ <= 6
-
-
-@pytest.mark.slow
-def test_a_law_tells_what_came_before() -> None:
-    asked = np.linspace(2, 7.5, 9)
-    y, expected = pendulums((0.5, 2.0), 0.02, seen=(8, 38), asked=asked)
-    found = LatentODELSTMForecaster(random_state=0).fit(y).predict_at(expected.index)
-    error = (found - expected).abs().mean().item()
-    alone = StructuralForecaster().fit(y).predict_at(expected.index)
-    assert error < 0.5 * (alone - expected).abs().mean().item()
-    assert error < 0.4 * expected.abs().mean().item()

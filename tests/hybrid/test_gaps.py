@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import LatentODELSTMForecaster
 from sklode.data.observations import Observations
 from sklode.hybrid.guard import Validation
 from sklode.hybrid.model import NetworkWeights
 from tests.hybrid.test_guard import held_out, proof_of
 from tests.hybrid.test_training import auto
-from tests.series import pendulums, waves
+from tests.series import waves
 
 HOLE = 100, 180  # of integer stamps
 
@@ -134,20 +133,3 @@ def test_the_level_knows_both_sides(in_gaps: tuple[Validation, Observations]) ->
     for proof, which in ((made, place), (ahead, other)):
         errors.append(np.abs(proof.error * proof.deviation)[which].mean())
     assert errors[0] < 0.8 * errors[1]
-
-
-@pytest.mark.slow
-def test_a_law_fills_gaps() -> None:
-    asked = np.linspace(12.5, 18.5, 9)
-    y, expected = pendulums((1.5, 3.0), 0.05, seen=(0, 30), asked=asked)
-    forecaster = LatentODELSTMForecaster(random_state=0).fit(y)
-    found = forecaster.predict_at(expected.index)
-    error = (found - expected).abs().mean().item()
-    assert error < 0.25 * expected.abs().mean().item()
-    low, high = (
-        forecaster.predict_quantiles(fh=expected.index, alpha=[0.05, 0.95]).to_numpy().T
-    )
-    noise = np.random.default_rng(1).normal(size=len(expected))
-    noisy = expected.a + 0.05 * noise
-    assert 0.8 < ((noisy >= low) & (noisy <= high)).mean() <= 1
-    assert "in gaps" in forecaster._model.contribution(y.index.levels[1])

@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.integrate import solve_ivp
 
-from sklode import LatentODELSTMForecaster
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import KnownControls
 from sklode.engine.threads import own_modes
@@ -181,34 +179,3 @@ def test_it_counts_beyond_where_restarts_are_right_too(
     weights, _, _ = found.at(np.array([REACH / 2, 50 * stage(REACH)]))
     np.testing.assert_array_equal(weights[:, 0] > 0.9, counts)
     assert not found.at(np.array([farthest(REACH) + 1]))[0].any()
-
-
-@pytest.mark.slow
-def test_a_law_is_followed_a_span_past_the_longest_series() -> None:
-    rng = np.random.default_rng(5)
-    start = pd.Timestamp("2026-01-01")
-    seen: dict[int, pd.DataFrame] = {}
-    later: dict[int, pd.DataFrame] = {}
-    for k in range(50):
-        solution = solve_ivp(
-            lambda _, s: [s[1], -np.sin(s[0]) - 0.05 * s[1]],
-            (0, 70),
-            [rng.uniform(1.5, 3.0), 0],
-            dense_output=True,
-            rtol=1e-7,
-        ).sol
-        for parts, minutes, noise in (
-            (seen, np.sort(rng.uniform(0, 30, 40)), 0.05),
-            (later, np.linspace(52, 62, 10), 0.0),
-        ):
-            values = solution(minutes)[0] + noise * rng.normal(size=len(minutes))
-            stamps = (start + pd.to_timedelta(minutes, unit="m")).round("us")
-            parts[k] = pd.DataFrame({"angle": values}, stamps)
-    past, truth = pd.concat(seen), pd.concat(later)
-    forecaster = LatentODELSTMForecaster(random_state=0).fit(past)
-    error = (forecaster.predict_at(truth.index) - truth).abs().mean().item()
-    assert error < 0.6 * truth.abs().mean().item()
-    intervals = forecaster.predict_interval(truth.index, coverage=0.9)
-    held = (truth.to_numpy() - intervals.to_numpy()) * [1, -1] > 0
-    assert held.all(axis=1).mean() > 0.75
-    assert "after a series' last row" in str(forecaster.summary(origins=0))
