@@ -132,11 +132,14 @@ def test_script_prints_its_table(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--dask"]])
 def test_parts_of_a_panel_know_what_a_sample_shares(
-    load: Load, capsys: pytest.CaptureFixture[str]
+    load: Load, more: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if more:
+        pytest.importorskip("distributed")
     module = load("panel_in_parts")
-    errors = module.main(["--series", "60", "--parts", "12", "--sample", "30"])
+    errors = module.main(["--series", "60", "--parts", "12", "--sample", "30", *more])
     assert list(errors) == ["whole", "parts", "parts, pretrained"]
     assert errors["parts, pretrained"] < 1.1 * errors["whole"]
     assert errors["parts"] > 1.05 * errors["parts, pretrained"]

@@ -7,9 +7,9 @@ next rows of the same made-up shops, which have a week, promotions and levels of
 own:
 
     python examples/benchmarks/panel_in_parts.py [--series 10000] [--parts 10]
-        [--jobs 2] [--sample 1000]
+        [--jobs 2] [--sample 1000] [--dask]
 
-Each part is a job of joblib; "dask" as its backend takes them to other machines. Prints
+Each part is a job of joblib; ``--dask`` gives them to as many workers of dask. Prints
 seconds on the clock and of CPU, the largest memory of a process, and the mean absolute
 error against what was to be expected; of the last way the sample's seconds are on the
 clock alone.
@@ -18,9 +18,10 @@ clock alone.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import joblib
@@ -117,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument(
         "--sample", type=int, default=1000, help="series to pretrain on"
     )
+    parser.add_argument("--dask", action="store_true", help="run jobs on workers of dask")
     given = parser.parse_args(arguments)
     panel, expected = shops(given.series)
     print(f"{'':<22}{'seconds':>8}{'CPU':>8}{'GB':>8}{'MAE':>8}")
@@ -128,7 +130,19 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
             family(panel, given.sample), panel, *parts
         ),
     }
-    return {name: show(name, run, expected) for name, run in ways.items()}
+    with _workers(given.jobs) if given.dask else contextlib.nullcontext():
+        return {name: show(name, run, expected) for name, run in ways.items()}
+
+
+@contextlib.contextmanager
+def _workers(n: int) -> Iterator[None]:
+    """Let jobs run on workers of dask, a process each."""
+    from dask.distributed import Client, LocalCluster
+
+    options = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=n, **options) as cluster, Client(cluster):
+        with joblib.parallel_config("dask"):
+            yield
 
 
 if __name__ == "__main__":
