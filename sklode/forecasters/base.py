@@ -429,7 +429,7 @@ class ContinuousForecaster(BaseForecaster):
         ----------
         origins : int, default=10
             Number of origins at the end of the series from which a clone, fitted on the
-            rows before, forecasts. The more rows there are, from some two hundred on,
+            rows before, forecasts. The more rows there are, from some six hundred on,
             the fewer origins it is fitted at, and updated in between; of thousands, or
             where a network counts, at one or two. Where no network counts, only the
             structural model is fitted. Where a simple method was better by more than

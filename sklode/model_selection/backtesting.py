@@ -24,9 +24,9 @@ from sklode.model_selection.simple import SimpleMethods
 # twenty equal parts of [0, 1].
 _LEVELS = np.arange(0.025, 1, 0.05)
 
-_FITS, _QUICK = 1.5, 2000
-"""Where fits are few, together they read so many times all rows; or, of what trains no
-network, so many rows, which take a second or two."""
+_FITS, _QUICK = 1.5, 1800
+"""Where fits are few, together they read so many times all rows; of what trains no
+network, all origins of up to 600 rows have one: fits that take some seconds in all."""
 
 # Paths that an energy score is computed from: its mean is the same for any number.
 _N_PATHS = 200
@@ -250,7 +250,8 @@ def _fold(y: Frame, series: Numbers, end: int, horizon: int) -> _Fold:
 def _n_fits(forecaster: BaseForecaster, folds: list[_Fold], n_rows: int) -> int:
     """Return at how many origins a forecaster of ``n_rows`` is fitted."""
     is_trained = "max_epochs" in forecaster.get_params(deep=False)
-    most = max(_FITS * n_rows, 0 if is_trained else _QUICK)
+    # seconds of a fit go about with the square of its rows
+    most = max(_FITS * n_rows, 0 if is_trained else _QUICK**2 / n_rows)
     read = np.mean([len(fold.seen) for fold in folds])
     return int(np.clip(most / read, 1, len(folds)))
 

@@ -72,7 +72,7 @@ def test_columns_of_X_that_do_nothing_are_told() -> None:
     [
         (DAILY.iloc[:60], StructuralForecaster, 3),
         (DAILY.iloc[:60], tiny, 2),
-        slow(pd.Series(np.arange(1000.0) % 7, name="y"), StructuralForecaster, 2),
+        slow(pd.Series(np.arange(1300.0) % 7, name="y"), StructuralForecaster, 2),
         (pd.Series(np.arange(4000.0) % 7, name="y"), StructuralForecaster, 1),
         slow(
             pd.concat({k: DAILY[k : k + 40] for k in range(3)}).to_frame("y"),
