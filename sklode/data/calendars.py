@@ -267,6 +267,7 @@ class Calendar(NamedTuple):
         days = _wall(ticks, like).astype("datetime64[D]")
         if isinstance(given, pd.Series | pd.DataFrame | dict):
             named = _table(given)
+            _warn_if_elsewhere(named, days)
         else:
             named = _looked_up(given, days)
         dates = sorted(named)
@@ -365,7 +366,12 @@ def _table(given: Named) -> dict[datetime.date, str]:
     for day, name in pairs:
         if not isinstance(day, datetime.date | np.datetime64) or pd.isna(day):
             remedy = "Convert them by pd.to_datetime."
-            if date_call(pd.Index([name], dtype=object), "dates") is not None:
+            if isinstance(name, list | tuple | pd.Index):
+                remedy = (
+                    "Dates are the keys: holidays = {pd.Timestamp(day): name for name, "
+                    "days in holidays.items() for day in days}."
+                )
+            elif date_call(pd.Index([name], dtype=object), "dates") is not None:
                 remedy = (
                     "Dates are the index, names the values: "
                     f"holidays = {_turned(given)}."
@@ -373,10 +379,41 @@ def _table(given: Named) -> dict[datetime.date, str]:
             raise TypeError(
                 f"holidays must be at dates; got {day!r} for {name!r}. {remedy}"
             )
-        found[pd.Timestamp(day).date()] = str(name)
+        if not isinstance(name, str):
+            raise TypeError(
+                f"holidays must have names that are texts; got {name!r} at {day}. Name "
+                "those days alone that are some: holidays = pd.Series('closed', "
+                "index=dates)."
+            )
+        found[pd.Timestamp(day).date()] = name
     if not found:
-        raise ValueError("a table of holidays must hold a day; got none. Leave it out.")
+        raise ValueError(
+            "a table of holidays must hold a day; got none. Leave it out; for a "
+            "country's, pass its code, such as 'DE'."
+        )
+    if isinstance(given, pd.DataFrame) and "lower_window" in given:
+        warnings.warn(
+            "a table of holidays has days and names; got lower_window as well, which "
+            "is not read. Days before and after a holiday are found: leave it out.",
+            UserWarning,
+            stacklevel=2,
+        )
     return found
+
+
+def _warn_if_elsewhere(
+    named: dict[datetime.date, str], days: NDArray[np.datetime64]
+) -> None:
+    """Warn of named days of which none lies among rows on ``days``."""
+    first, last = days.min().item(), days.max().item()
+    if not any(first <= day <= last for day in named):
+        warnings.warn(
+            f"effects of holidays are learned from those among the rows, {first} to "
+            f"{last}; got {min(named)} to {max(named)}, of which none is. Look at the "
+            "years.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _turned(given: Named) -> str:

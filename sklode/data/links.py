@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Flags
 
 # of counts, square differences over sums:
 # 1 of Poisson ones, 0.1 of glucose in mg/dL
@@ -63,6 +63,11 @@ class Link(NamedTuple):
     def _ends(self) -> tuple[float, float]:
         """The ends a and b."""
         return self.low - self.past, self.high + self.past
+
+    def has(self, values: Array) -> Flags:
+        """Return which values of y have a u; those that are missing do."""
+        low, high = self._ends
+        return np.isnan(values) | ((low < values) & (values < high))
 
     def _distances(
         self, values: Array, least: Array | float | None

@@ -168,14 +168,16 @@ class StructuralForecaster(ContinuousForecaster):
         columns = history.channels, history.controls, history.categories
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
-        if start is not None and purpose == "update":
-            if n_rows < 2 * start.n_rows or hasattr(self, "pretrained_"):
-                return start, seed
-        elif start is not None:
-            return replace(start, columns=columns), seed
         known = Known.of(self, history)._replace(is_of_family=purpose == "pretrain")
         if self.logarithm is True:
             _check_positive(observations, history.channels, known)
+        if start is not None and purpose == "update":
+            is_beyond = start.structural.beyond(history.rows.values).any()
+            is_old = n_rows >= 2 * start.n_rows or is_beyond
+            if hasattr(self, "pretrained_") or not is_old:
+                return start, seed
+        elif start is not None:
+            return replace(start, columns=columns), seed
         seasons: Any = self.seasons
         if seasons != "auto":
             given = seasons or ()

@@ -151,7 +151,12 @@ class Decoder(nn.Module):
         # a farthest stamp on the grid ends the last step: none begins there
         start = torch.minimum(place.floor(), n_steps - 1)
         left, theta = start.long(), place - start
-        if not self.compiles(z0):
+        given = [z0, dt, theta] if held is None else [z0, dt, theta, held]
+        n_inputs = z0.shape[1] + (0 if held is None else held.shape[-1])
+        is_compiled = self.compiles(z0) and self.solver.fits(
+            self.vector_field, n_inputs, z0.shape[1], *given
+        )
+        if not is_compiled:
             return self.interpolated(z0, dt=dt, held=held, left=left, theta=theta)
         return decode_at(
             z0,

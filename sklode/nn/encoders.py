@@ -87,8 +87,14 @@ class ODERNN(nn.Module):
             to_last_visit=True,
         )
         # the engine has no gradient by its inputs
-        if not inputs.requires_grad and self.compiles(inputs):
-            field = self.vector_field
+        field, size = self.vector_field, self.hidden_size
+        reads_all = steps.inputs.shape[-1] == self.cell.input_size
+        if (
+            not inputs.requires_grad
+            and self.compiles(inputs)
+            and reads_all
+            and self.solver.fits(field, size, size, steps.inputs, steps.dt)
+        ):
             return encode(
                 steps.inputs,
                 dt=steps.dt,

@@ -84,6 +84,21 @@ class Solver:
         has_type = is_double or example.dtype == torch.float32
         return is_known and is_chosen and has_type and example.device.type == "cpu"
 
+    @staticmethod
+    def fits(field: Any, n_inputs: int, size: int, *tensors: Tensor) -> bool:
+        """Return whether a field of ``n_inputs`` and ``size`` states fits tensors.
+
+        These are of one type, and of one length where they have a batch. What does not
+        fit must not reach the engine, which checks nothing: torch says what is wrong.
+        """
+        own = [] if field is None else list(field.parameters())
+        is_one_type = len({one.dtype for one in (*tensors, *own)}) == 1
+        is_one_batch = len({len(one) for one in tensors}) == 1
+        sizes = n_inputs, size
+        if field is not None:
+            sizes = field.hidden[0].in_features, field.output.out_features
+        return is_one_type and is_one_batch and sizes == (n_inputs, size)
+
     def step(self, field: nn.Module, state: Tensor, dt: Tensor) -> Tensor:
         """Return where one step of `trajectory` ends; ``dt`` is (batch, 1)."""
         return self.trajectory(field, state, dt)[:, -1]

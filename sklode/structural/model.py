@@ -16,7 +16,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sklode.data.arrays import Array, Key
+import numpy as np
+
+from sklode.data.arrays import Array, Flags, Key
+from sklode.data.links import Link
 from sklode.structural.candidates import Candidate
 from sklode.structural.coupling.coupling import Coupling
 from sklode.structural.design import Design
@@ -33,6 +36,11 @@ class ColumnModel:
     quantum: float  # see `links.steps_of`: 1 of counts, 0 not below zero, NaN of others
     moves: LargestMoves
 
+    @property
+    def link(self) -> Link:
+        """What y is modelled on by the most probable candidate."""
+        return max(self.candidates, key=lambda one: one.weight).scaling.link
+
 
 @dataclass(frozen=True)
 class StructuralModel:
@@ -42,3 +50,9 @@ class StructuralModel:
     columns: list[ColumnModel]
     coupling: Coupling  # what columns tell of each other
     members: tuple[Key, ...] = ()  # series of the fit that tell of coefficients
+
+    def beyond(self, values: Array) -> Flags:
+        """Return which values, (row, column), are none that a column's link has."""
+        pairs = zip(self.columns, values.T, strict=True)
+        found = [~column.link.has(own) for column, own in pairs]
+        return np.stack(found, axis=1)

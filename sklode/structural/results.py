@@ -5,9 +5,12 @@ Tested in tests/forecasters/test_structural.py.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from sklode.data.arrays import Columns
 from sklode.data.history import History
@@ -28,6 +31,7 @@ def answers_of(
 
     Of series that the answers ``before`` are of, only new rows are read.
     """
+    _warn_of_values_beyond(structural, history)
     if isinstance(before, StructuralAnswers) and before.model is structural:
         states = before.states.updated(history.rows)
     else:
@@ -36,6 +40,20 @@ def answers_of(
     if history.controls:
         unknown = Unknown(history, seed, impulses=structural.design.impulses)
     return StructuralAnswers(states, history, seed, adjust, unknown)
+
+
+def _warn_of_values_beyond(structural: StructuralModel, history: History) -> None:
+    """Warn of the first value that y's link has not, where a fit is gone on with."""
+    rows = history.rows
+    for row, column in np.argwhere(structural.beyond(rows.values))[:1]:
+        warnings.warn(
+            f"y is modelled on its {structural.columns[column].link.name}, as before; "
+            f"{rows.values[row, column]:g} in column {history.channels[column]!r} at "
+            f"{rows.named(row)} has none, so that forecasts may be far off. Fit a "
+            "fresh clone on all rows, after reset() where it was pretrained.",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

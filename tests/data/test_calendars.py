@@ -278,6 +278,8 @@ def test_countries_are_looked_up_and_known_for_years() -> None:
         (pd.Series("x", ["2023-05-01"]), TypeError, "dates; got '2023-05-01' for 'x'"),
         (pd.DataFrame({"day": [1]}), ValueError, r"columns 'ds' and 'holiday'; got"),
         ({}, ValueError, "must hold a day"),
+        (pd.Series(1, FREE.index), TypeError, "texts; got 1 at 2"),
+        ({"sale": ["2023-05-01"]}, TypeError, "Dates are the keys: holidays = {pd"),
         ("GERMANY", ValueError, r"'DE' or 'US-CA'.*got 'GERMANY'.*one of \['DE'\]"),
         ("United States", ValueError, r"Did you mean one of \['US'\]"),
         (["2024-05-01"], ValueError, r"pd\.Series\('closed', index=dates\)"),
@@ -297,6 +299,21 @@ def test_holidays_that_cannot_be_are_refused(
     if isinstance(holidays, str | list | tuple):
         pytest.importorskip("holidays")
     with pytest.raises(error, match=f"(?s){message}"):
+        structural(holidays=holidays).fit(sold())
+
+
+@pytest.mark.parametrize(
+    ("holidays", "told"),
+    [
+        (pd.Series("x", FREE.index - pd.Timedelta("9000D")), "of which none is"),
+        (
+            pd.DataFrame({"ds": FREE.index, "holiday": "x", "lower_window": -1}),
+            "got lower_window as well",
+        ),
+    ],
+)
+def test_what_does_nothing_in_a_table_is_told(holidays: Any, told: str) -> None:
+    with pytest.warns(UserWarning, match=told):
         structural(holidays=holidays).fit(sold())
 
 

@@ -212,3 +212,50 @@ def test_each_series_of_a_panel_has_paths_through_its_own_stamps() -> None:
     drawn = np.quantile(of_rows, [0.1, 0.5, 0.9], axis=0).T
     assert (np.abs(drawn - quantiles) < 0.1 * spread).all()
     assert forecaster.sample(rows, 3, noise=False).shape == (12, 1)
+
+
+def growing(n: int = 60) -> pd.Series:
+    """Return what grows by per cents, which is modelled on its logarithm."""
+    rng = np.random.default_rng(0)
+    values = np.exp(np.arange(n) / 20 + 0.1 * rng.normal(size=n))
+    return pd.Series(values, pd.date_range("2026-01-01", periods=n), name="y")
+
+
+def family() -> pd.DataFrame:
+    return pd.concat({k: (k + 1) * growing() for k in range(2)}).to_frame("y")
+
+
+CLOSED = pd.Series(0.0, pd.date_range("2026-03-02", periods=3), name="y")
+
+
+def test_an_update_without_a_logarithm_finds_the_form_anew() -> None:
+    forecaster = structural().fit(growing()).update(CLOSED)
+    fresh = structural().fit(pd.concat([growing(), CLOSED]))
+    assert_same({"": forecaster.predict(STEPS)}, {"": fresh.predict(STEPS)})
+
+
+@pytest.mark.parametrize("is_pretrained", [False, True])
+def test_a_model_that_is_kept_says_which_value_it_has_no_logarithm_of(
+    is_pretrained: bool,
+) -> None:
+    told = "modelled on its logarithm, as before; 0 in column 'y' at 2026-03-02"
+    forecaster = structural()
+    if is_pretrained:
+        forecaster.pretrain(family())
+        with pytest.warns(UserWarning, match=told):
+            forecaster.fit(pd.concat([growing(), CLOSED]))
+    else:
+        forecaster.fit(growing())
+        with pytest.warns(UserWarning, match=told):
+            forecaster.update(CLOSED, update_params=False)
+
+
+@pytest.mark.parametrize("call", ["update", "fit"])
+def test_a_logarithm_that_was_asked_for_is_checked_of_later_rows_too(call: str) -> None:
+    forecaster = structural(logarithm=True)
+    if call == "update":
+        forecaster.fit(growing())
+    else:
+        forecaster.pretrain(family())
+    with pytest.raises(ValueError, match=r"above zero; got 0 in column"):
+        getattr(forecaster, call)(CLOSED)

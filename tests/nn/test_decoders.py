@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn import ControlPath, Decoder, Solver
+from sklode.nn import ControlPath, Decoder, Solver, VectorField
 from tests.networks import field
 from tests.problems import (
     Driven,
@@ -167,3 +167,17 @@ def test_a_control_with_a_rate_fades_from_its_stamps_or_is_held() -> None:
     # over a step a jump counts for the part of it that follows
     held = path.over(torch.tensor([[1.0, 1.5]]), 1.0)[0, :, 1]
     torch.testing.assert_close(held, torch.tensor([1.0, 3.0]))
+
+
+@pytest.mark.parametrize(
+    ("n_series", "size", "n_controls"),
+    [(3, 4, 0), (2, 5, 0), (2, 4, 1)],
+    ids=["series", "states", "controls"],
+)
+def test_sizes_that_do_not_fit_are_refused_and_not_read(
+    n_series: int, size: int, n_controls: int
+) -> None:
+    field = VectorField(size, 3, control_size=n_controls)
+    times = torch.arange(4.0).repeat(2, 1)
+    with pytest.raises(RuntimeError, match=r"must match|shapes cannot"):
+        Decoder(field, Solver())(torch.ones(n_series, 4), torch.zeros(2), times)

@@ -1,6 +1,7 @@
 """Algorithm 1: gaps and visits, the cells, masks and padding."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from sklode.nn import ODELSTM, ODERNN, RNN, Solver
+from sklode.nn import ODELSTM, ODERNN, RNN, Solver, VectorField
 from sklode.nn.encoders import MAX_SUBSTEPS
 from tests.networks import amplified, field
 from tests.problems import (
@@ -248,3 +249,18 @@ def test_fully_masked_stamp_changes_nothing(kind: str, inserted: list[float]) ->
     more_seen = torch.cat([seen[0], torch.zeros(len(inserted), dtype=torch.bool)])
     h = encoder(more_times, more_x, more_seen[order][None])
     torch.testing.assert_close(h, encoder(times, x, seen), atol=1e-13, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RNN(2, 4),
+        lambda: ODELSTM(2, 4),
+        lambda: ODELSTM(3, 4, VectorField(5, 3)),
+    ],
+    ids=["inputs of an RNN", "inputs", "states of the field"],
+)
+def test_sizes_that_do_not_fit_are_refused_and_not_read(make: Any) -> None:
+    times, observed = torch.arange(4.0).repeat(2, 1), torch.ones(2, 4).bool()
+    with pytest.raises(RuntimeError, match=r"inconsistent input_size|shapes cannot"):
+        make()(times, torch.ones(2, 4, 3), observed)
