@@ -65,7 +65,10 @@ def test_a_search_leaves_pretrained_weights_to_every_candidate() -> None:
 
 def test_rows_left_out_of_the_middle_are_asked_at_their_own_stamps() -> None:
     y = waves(uneven_stamps())
-    scores = cross_val_score(tiny(), y, cv=KFold(3))
+    with pytest.warns(UserWarning) as told:
+        scores = cross_val_score(tiny(), y, cv=KFold(3))
+    said = ["come after those of fit" in str(one.message) for one in told]
+    assert sum(said) == 2  # the last third comes after
     for score, (train, test) in zip(scores, KFold(3).split(y), strict=True):
         forecast = tiny().fit(y.iloc[train]).predict(y.index[test])
         assert score == pytest.approx(minus_rmse(forecast, y.iloc[test]))

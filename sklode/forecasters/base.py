@@ -75,6 +75,8 @@ class ContinuousForecaster(BaseForecaster):
     _fit_seconds: float | None = None
     _steps_in_fit: pd.Index | None = None  # the horizon given to fit, of steps
     _parent_callback_ctx = None  # scikit-learn's searches look for it
+    # what was said in a search, by all that it cloned; None: no search asks
+    _said_in_search: set[str] | None = None
     _history: History
     _model: FittedModel
     _answers: Answers
@@ -325,8 +327,24 @@ class ContinuousForecaster(BaseForecaster):
             cutoffs.append(forecaster.cutoff)
         return _format_moving_cutoff_predictions(forecasts, cutoffs)
 
-    def _scored(self) -> None:
-        """Say what a score does not tell: nothing."""
+    def _scored(self, index: pd.Index) -> None:
+        """Say what a score of rows does not tell a search."""
+        rows, asked = self._history.rows, self._history.rows_of(index)
+        is_new = ~rows.holds(asked.series, asked.ticks)
+        last = rows.ticks[rows.bounds[1:] - 1]
+        if (is_new & (asked.ticks < last[asked.series])).any():
+            self._say_in_search(
+                "a search should score rows that come after those of fit; got some "
+                "before the last one, which were filled from both sides. Pass "
+                "cv=TimeSeriesSplit(5), or a splitter of sktime for a panel."
+            )
+
+    def _say_in_search(self, text: str) -> None:
+        """Warn, once in a search."""
+        said = self._said_in_search
+        if said is not None and text not in said:
+            said.add(text)
+            warnings.warn(text, UserWarning, stacklevel=6)
 
     def _reaching(self, index: Horizon, X: Container) -> tuple[History, Answers]:
         """Return the history and what answers, of series without y as well.
@@ -605,8 +623,9 @@ class ContinuousForecaster(BaseForecaster):
             )
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
-        self._scored()
-        residuals = self._residuals(y, X).to_numpy(dtype=float, na_value=np.nan)
+        found = self._residuals(y, X)
+        self._scored(found.index)
+        residuals = found.to_numpy(dtype=float, na_value=np.nan)
         errors = residuals[~np.isnan(residuals)]
         if not len(errors):
             raise ValueError(
@@ -693,4 +712,13 @@ class ContinuousForecaster(BaseForecaster):
     def __sklearn_clone__(self) -> Self:
         """Clone as sktime does: with its configuration and pretrained state."""
         cloned: Self = self.clone()
+        said = self._said_in_search
+        cloned._said_in_search = set() if said is None else said
         return cloned
+
+    def reset(self) -> Self:
+        """Forget what was learned, but not what was said in a search."""
+        said = self._said_in_search
+        super().reset()
+        self._said_in_search = said
+        return self

@@ -35,8 +35,6 @@ class NetworkForecaster(ContinuousForecaster):
     """A forecaster that trains a network; a subclass names its encoder."""
 
     own_encoder: ClassVar[str]  # a key of `sklode.nn.encoders.ENCODERS`
-    # what was said in a search, by all that it cloned; None: no search asks
-    _said_in_search: set[str] | None = None
 
     def __init__(
         self,
@@ -106,19 +104,6 @@ class NetworkForecaster(ContinuousForecaster):
         self.encoder = encoder
         self.n_networks = n_networks
         super().__init__()
-
-    def __sklearn_clone__(self) -> Self:
-        candidate = super().__sklearn_clone__()
-        said = self._said_in_search
-        candidate._said_in_search = set() if said is None else said
-        return candidate
-
-    def reset(self) -> Self:
-        """Forget what was learned, but not what was said in a search."""
-        said = self._said_in_search
-        super().reset()
-        self._said_in_search = said
-        return self
 
     def encode(self, y: Container = None, X: Container = None) -> pd.DataFrame:
         """Return the latent state at each series' last row with a value.
@@ -203,20 +188,16 @@ class NetworkForecaster(ContinuousForecaster):
         found = pd.DataFrame(table, queries.index, columns)
         return found if queries.index is index else found.reindex(index)
 
-    def _scored(self) -> None:
-        """Say where a score tells nothing of the network that a search looks for."""
-        said = self._said_in_search
-        if said is None or self.network_share_:
-            return
-        if "no network" not in said:
-            said.add("no network")
-            warnings.warn(
+    def _scored(self, index: pd.Index) -> None:
+        """Say also where a score tells nothing of the network that is looked for."""
+        super()._scored(index)
+        if not self.network_share_:
+            self._say_in_search(
                 "no network of this candidate counts, so that settings of the network "
                 "change no score: StructuralForecaster gives the same forecasts at "
                 "once. To compare networks by themselves, search with model='paper', "
                 "the paper's model; to have one count, give more rows, more series or "
-                "another law.",
-                stacklevel=5,
+                "another law."
             )
 
     @property
