@@ -141,6 +141,8 @@ def load(path: str | os.PathLike[str], kind: type[_Forecaster]) -> _Forecaster:
             "is. Pass the path that save_weights was given."
         )
     content = path.read_bytes()
+    if content[:2] == b"PK":  # as archives begin
+        _refuse("an archive, as save writes it", f"Use {kind.__name__}.load_from_path.")
     read = _safetensors().load
     try:
         # first, so that the header is known to be one

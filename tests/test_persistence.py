@@ -207,6 +207,15 @@ def test_files_of_other_formats_are_refused(
         load(path)
 
 
+def test_an_archive_is_told(path: Path) -> None:
+    waves_fitted = LatentODELSTMForecaster(random_state=0).fit(waves())
+    waves_fitted.save(path)
+    archive = path.with_suffix(".zip")
+    expected = r"an archive, as save writes it\. Use LatentODELSTM.*load_from_path"
+    with pytest.raises(WeightsFileError, match=expected):
+        load(archive)
+
+
 def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None:
     first = {"format_version": "1", "sklode_version": "0.1.0", "state": "{}"}
     path.write_bytes(safetensors.numpy.save({"x": np.zeros(3)}, metadata=first))

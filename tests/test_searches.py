@@ -65,7 +65,7 @@ def test_a_search_leaves_pretrained_weights_to_every_candidate() -> None:
 
 def test_rows_left_out_of_the_middle_are_asked_at_their_own_stamps() -> None:
     y = waves(uneven_stamps())
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="come after those of fit") as told:
         scores = cross_val_score(tiny(), y, cv=KFold(3))
     said = ["come after those of fit" in str(one.message) for one in told]
     assert sum(said) == 2  # the last third comes after

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
+import reprlib
 import warnings
 from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
@@ -409,11 +410,14 @@ def check_probabilities(name: str, given: object) -> None:
         )
 
 
-def check_count(name: str, value: object) -> None:
-    """Check that an argument is a whole number above zero."""
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Check that an argument is a whole number, at ``least`` so large."""
     # a bool is one of Python's integers
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}; got "
+            f"{reprlib.repr(value)}."
+        )
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:

@@ -461,7 +461,8 @@ class History:
             if n_levels > 1:
                 key = self.rows.keys[0] if n_levels > 2 else self.rows.keys[0][0]
                 remedy = "Name the series before the times: "
-                remedy += f"pd.concat({{{key!r}: pd.DataFrame(y)}}), or its index"
+                remedy += f"pd.concat({{{key!r}: pd.DataFrame(y)}}), or of an index "
+                remedy += f"pd.MultiIndex.from_product([[{key!r}], index])"
             raise ValueError(
                 f"{name} must have the index levels of y in fit, "
                 f"{n_levels}; "

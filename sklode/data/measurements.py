@@ -62,6 +62,14 @@ def measured(
             f"{name!r} of X at {y.index[row]}. "
             "Pass standard deviations; NaN where a value is none."
         )
+    for channel, name in columns.items():
+        own = errors[:, y.columns.get_loc(channel)]
+        if y[channel].notna().any() and not np.isfinite(own).any():
+            raise ValueError(
+                "a value whose error of measurement is infinite or missing is none; "
+                f"got no finite one in column {name!r} of X. Pass standard deviations, "
+                "in the unit of y."
+            )
     y = y.where(np.isfinite(errors))
     # channels may share a column, which is dropped once
     of_errors = [*{*columns.values()}]

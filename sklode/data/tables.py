@@ -120,7 +120,9 @@ def _conversion(data: object, name: str, is_of_arrow: bool) -> str:
         return f"Make columns of them: {name} = [part.to_frame() for part in {name}]"
     last = f"a tensor as {name}.numpy()"
     horizons = int | list | range | pd.Index | ForecastingHorizon
-    if name == "X" and isinstance(data, horizons):
+    if name == "X" and isinstance(data, bool | float):
+        last = "a setting by its name, such as coverage=0.9 or update_params=False"
+    elif name == "X" and isinstance(data, horizons):
         last = "a horizon by its name, fit(y, fh=[1, 2, 3])"
     return f"Pass numbers as pd.Series({name}, index=stamps), {last}"
 

@@ -6,6 +6,7 @@ What changes a forecaster comes first, then what asks it, which changes nothing.
 from __future__ import annotations
 
 import copy
+import datetime
 import math
 import os
 import time
@@ -270,8 +271,10 @@ class ContinuousForecaster(BaseForecaster):
     def _check_continues(self, start: FittedModel, history: History) -> None:
         """Check that a fit can go on from an earlier model."""
         rows = history.observations
-        before = {"kind of index": start.clock, "columns of y and X": start.sizes}
-        now = {"kind of index": rows.clock, "columns of y and X": rows.sizes}
+        (n_channels, _), (_, names_of_X, _) = start.sizes, start.columns
+        before = {"kind of index": start.clock, "number of columns of y": n_channels}
+        now = {"kind of index": rows.clock, "number of columns of y": rows.sizes[0]}
+        before["columns of X"], now["columns of X"] = names_of_X, history.controls
         check_continues(start.architecture | before, self._architecture | now)
 
     def _set_model(self, model: FittedModel) -> None:
@@ -466,8 +469,7 @@ class ContinuousForecaster(BaseForecaster):
         sklode.model_selection.backtest : all errors, origin by origin.
         """
         self.check_is_fitted()
-        if origins != 0:
-            checks.check_count("origins", origins)
+        checks.check_count("origins", origins, least=0)
         return summary_of(self, self._twin(), origins, horizon)
 
     def predict_at(self, index: pd.Index, X: Container = None) -> Container:
@@ -495,11 +497,14 @@ class ContinuousForecaster(BaseForecaster):
     def _check_stamps(self, index: pd.Index, X: Container) -> Container:
         """Check an index of stamps; return X there, as it is read."""
         if not isinstance(index, pd.Index):
-            has_index = isinstance(index, pd.Series | pd.DataFrame)
-            stamps = "table.index" if has_index else "pd.DatetimeIndex(stamps)"
+            stamps = "pd.DatetimeIndex(stamps)"
+            if isinstance(index, pd.Series | pd.DataFrame):
+                stamps = "table.index"
+            elif isinstance(index, str | datetime.date | np.datetime64):
+                stamps = "pd.DatetimeIndex([stamp])"
             raise TypeError(
                 "index must be a pandas Index of time stamps; got "
-                f"{type(index).__name__}. Use predict_at({stamps}); for steps "
+                f"{type(index).__name__}. Use index={stamps}; for steps "
                 "predict(fh=[1, 2, 3])."
             )
         if isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import warnings
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd

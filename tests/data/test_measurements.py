@@ -187,6 +187,13 @@ def test_errors_that_cannot_be_are_refused(
         structural(error=error).fit(y, X=X)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_column_without_a_finite_error_is_named(value: float) -> None:
+    y, X, _ = measured()
+    with pytest.raises(ValueError, match=r"no finite one in column 'sigma' of X"):
+        structural().fit(y, X=X.assign(sigma=value))
+
+
 def test_errors_without_X_are_refused() -> None:
     with pytest.raises(ValueError, match=r"must name a column of X; .* no X"):
         structural().fit(measured()[0])

@@ -221,7 +221,10 @@ def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
         ),
         (lambda f: type(f).fit(Y, Y), r"got a Series in its place\. Make one first"),
         (lambda f: f.predict_at(["2024-02-10"]), r"got list\. .*DatetimeIndex\(stamps"),
-        (lambda f: f.predict_at(Y), r"got Series\. .*predict_at\(table\.index"),
+        (lambda f: f.predict_at(Y), r"got Series\. .*index=table\.index"),
+        (lambda f: f.predict_at("2024-02-10"), r"got str\. .*index=.*\(\[stamp\]\)"),
+        (lambda f: f.predict_interval([1], 0.9), r"by its name, such as coverage=0\.9"),
+        (lambda f: f.update(Y, False), r"or update_params=False"),
     ],
 )
 def test_arguments_of_other_packages_are_told(ask: Any, message: str) -> None:

@@ -153,8 +153,11 @@ def test_a_fit_keeps_what_pretrain_found(fits: list[Any]) -> None:
     assert forecaster._model.structural is level
     with pytest.raises(ValueError, match=r"same kind of index, 'datetimes .*integers"):
         forecaster.fit(waves())
-    with pytest.raises(ValueError, match=r"columns of y and X, \(1, 0\); got \(2, 0\)"):
+    with pytest.raises(ValueError, match="same number of columns of y, 1; got 2"):
         forecaster.fit(channels(uneven_stamps()))
+    of_x = structural().pretrain(panel(), X=panel().add_prefix("x"))
+    with pytest.raises(ValueError, match=r"same columns of X, \['xy'\]; got \[\]"):
+        of_x.fit(y)
     with pytest.raises(ValueError, match=r"the same logarithm, 'auto'; got False"):
         forecaster.set_params(logarithm=False).fit(y)
 

@@ -317,8 +317,13 @@ def test_growth_that_has_ended_is_told() -> None:
     for y, is_told in ((growth, True), (growth[:140], False)):
         advice = StructuralForecaster().fit(y).summary()["to try"]
         assert ("rows lie on one side" in advice) is is_told
-    with pytest.raises(ValueError, match=r"origins must be a whole number.* got 'all'"):
-        StructuralForecaster().fit(y).summary("all")
+
+
+@pytest.mark.parametrize("origins", ["all", -1, DAILY])
+def test_a_number_of_origins_is_none_or_more(origins: Any) -> None:
+    told = "origins must be a whole number of at least 0; got "
+    with pytest.raises(ValueError, match=told):
+        StructuralForecaster().fit(DAILY[:20]).summary(origins)
 
 
 def test_what_the_network_adds_is_told() -> None:
