@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from sklearn.model_selection import GridSearchCV
 from sktime.forecasting.base import BaseForecaster
 from sktime.forecasting.model_evaluation import evaluate
 from sktime.forecasting.model_selection import ForecastingGridSearchCV
+from sktime.forecasting.naive import NaiveForecaster
 from sktime.performance_metrics.forecasting import (
     MeanAbsoluteError,
     MeanRelativeAbsoluteError,
@@ -192,6 +194,22 @@ def test_a_row_that_was_not_forecast_is_named(name: str) -> None:
 def test_an_aligned_metric_asks_for_a_metric_of_sktime() -> None:
     with pytest.raises(TypeError, match=r"metric must be one of sktime's.*got 'mae'"):
         AlignedMetric("mae")
+
+
+def test_an_absolute_horizon_asks_for_a_splitter_of_sktime() -> None:
+    with pytest.raises(TypeError, match=r"cv must be one of sktime's splitters; got 5"):
+        AbsoluteHorizon(5)
+
+
+@pytest.mark.parametrize("name", ["datetimes", "panel apart"])
+def test_searches_of_scikit_learn_take_an_absolute_horizon(name: str) -> None:
+    y, cv = SERIES[name] + 5, PANEL_CV if name == "panel apart" else CV
+    grid = {"logarithm": [False, True]}
+    tables = y, pd.DataFrame({"x": np.arange(len(y)) % 3.0}, y.index)
+    search = GridSearchCV(StructuralForecaster(), grid, cv=AbsoluteHorizon(cv))
+    folds = GridSearchCV(StructuralForecaster(), grid, cv=list(cv.split(y)))
+    scores = [each.fit(*tables).cv_results_ for each in (search, folds)]
+    np.testing.assert_array_equal(*(each["mean_test_score"] for each in scores))
 
 
 @pytest.mark.parametrize("name", ["datetimes", slow("panel apart")])
@@ -457,8 +475,76 @@ def test_a_backtest_that_cannot_be_made_says_why() -> None:
         backtest(StructuralForecaster(), y, horizon=9, origins=2)
     with pytest.raises(ValueError, match="origins must be a whole number"):
         backtest(StructuralForecaster(), y, origins=0)
-    with pytest.raises(ValueError, match="coverage must be a number between"):
-        backtest(StructuralForecaster(), y, coverage=90)
+
+
+Y = waves(uneven_stamps())
+CONTROLS = pd.DataFrame({"x": 1.0}, Y.index)
+PANEL = panel_apart()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Y, 12), r"after y comes X, .*got a number.*y, horizon=12\)"),
+        ((Y, CONTROLS.to_numpy()), "X must have the stamps of y; got an array"),
+        ((Y, CONTROLS[:9]), "X must have a row at every stamp of y; got none"),
+        ((Y, CONTROLS.reset_index(drop=True)), "X must be of the kind of y's index"),
+        ((PANEL, CONTROLS), r"X must have the index levels of y, \['series', 'when"),
+        ((PANEL.reset_index(),), r"set_index\(\['series', 'when'\]\)"),
+        ((PANEL.iloc[:, 0],), r"Pass y\.to_frame\(\)"),
+        ((pd.concat([Y, Y[:1]]),), "times of y must be strictly increasing"),
+        ((Y[::-1],), r"y\.sort_index\(\)"),
+    ],
+)
+@pytest.mark.parametrize("forecaster", [StructuralForecaster(clean=False), Recorder()])
+def test_a_backtest_refuses_tables_as_fit_does(
+    forecaster: Any, arguments: Any, message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        backtest(forecaster, *arguments)
+
+
+@pytest.mark.parametrize("coverage", [90, 1.0, True, "0.9", [0.5, 0.9], None])
+def test_the_coverage_of_a_backtest_is_one_number(coverage: Any) -> None:
+    with pytest.raises(ValueError, match=r"one number between .*Use .*coverage=0\.9\."):
+        backtest(StructuralForecaster(), Y, coverage=coverage)
+
+
+HOURLY = waves(pd.date_range("2024-01-01", periods=40, freq="h"))
+UNEVEN = HOURLY.drop(HOURLY.index[[3, 20, 33]])
+OF_HOURS = pd.concat({"s0": HOURLY.to_frame(), "s1": HOURLY.to_frame()})
+
+
+class InSteps(NaiveForecaster):
+    _config: ClassVar[Any] = {"remember_data": False}
+
+
+@pytest.mark.parametrize(
+    ("y", "message", "mended"),
+    [
+        (
+            UNEVEN,
+            r"y\.resample\('1h'\)\.mean\(\)\.interpolate\(\)",
+            UNEVEN.resample("1h").mean().interpolate(),
+        ),
+        (OF_HOURS, r"Take one series, y\.xs\(key\)", OF_HOURS.xs("s0")),
+    ],
+)
+def test_forecasters_that_count_steps_are_told_what_a_backtest_asks(
+    y: Any, message: str, mended: Any
+) -> None:
+    said = f"which InSteps cannot answer; got its error '.*{message}"
+    with pytest.raises(ValueError, match=said):
+        backtest(InSteps(), y, origins=2)
+    assert len(backtest(InSteps(), mended, origins=2))
+    # another error is the forecaster's own
+    with pytest.raises(TypeError, match="nought"):
+        backtest(Failing(), mended, origins=2)
+
+
+class Failing(Recorder):
+    def _fit(self, y: Any, X: Any, fh: Any) -> Any:
+        raise TypeError("nought")
 
 
 def test_scores_of_normal_distributions_are_those_in_closed_form() -> None:

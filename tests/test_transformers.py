@@ -19,6 +19,7 @@ from tests.cases import slow
 from tests.series import channels, panel, waves
 
 PLAIN = StructuralForecaster(random_state=0)
+ALL = [StructuralImputer, StructuralResampler, StructuralDetector]
 
 
 def hourly(n: int = 300, seed: int = 0) -> pd.Series:
@@ -74,6 +75,94 @@ def test_tables_and_panels_are_filled(y: Any) -> None:
     filled = StructuralImputer(forecaster=PLAIN).fit_transform(seen)
     assert filled.notna().all(axis=None)
     pd.testing.assert_frame_equal(filled.where(seen.notna()), seen, check_freq=False)
+
+
+def swapped(y: pd.DataFrame) -> pd.DataFrame:
+    """Return columns in another order."""
+    return y[[*y.columns[::-1]]]
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [
+        StructuralImputer(forecaster=PLAIN),
+        StructuralImputer("path", forecaster=PLAIN),
+        StructuralResampler(2, std=True, forecaster=PLAIN),
+    ],
+)
+def test_columns_are_matched_by_name_and_others_are_refused(transformer: Any) -> None:
+    y = channels()
+    y.iloc[[4, 9], 0] = np.nan
+    transformer.fit(y)
+    found = transformer.transform(swapped(y))
+    assert [*found.columns[:2]] == [*y.columns[::-1]]
+    pd.testing.assert_frame_equal(
+        found[[*y.columns]], transformer.transform(y)[y.columns]
+    )
+    with pytest.raises(ValueError, match=r"columns that fit .* had.*; got .*'c'.*y = "):
+        transformer.transform(y.assign(c=1.0))
+
+
+@pytest.mark.parametrize("std", [False, True])
+def test_a_grid_goes_on_whatever_the_order_and_a_lone_name(std: bool) -> None:
+    y = channels()
+    resampler = StructuralResampler(2, std=std, forecaster=PLAIN)
+    expected = resampler.fit(y[:12]).update(y[12:16]).transform(y[16:])
+    found = resampler.fit(y[:12]).update(swapped(y[12:16])).transform(swapped(y[16:]))
+    pd.testing.assert_frame_equal(found[expected.columns], expected)
+    lone = y.iloc[:, 0]
+    renamed = resampler.fit(lone[:12]).transform(lone[12:].rename("other"))
+    assert pd.DataFrame(renamed).columns[0] == "other"
+    assert pd.DataFrame(renamed).notna().all(axis=None)
+
+
+def broken(y: Any) -> Any:
+    """Return a series in which a sensor wrote its mark."""
+    y = y.copy()
+    y.iloc[[50, 51, 120]] = -999.0
+    return y
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("one", [StructuralImputer, StructuralResampler])
+def test_what_a_sensor_wrote_is_replaced_and_told_once(one: Any, several: bool) -> None:
+    y: Any = hourly(150)
+    if several:
+        y = pd.concat({key: y.to_frame() for key in "ab"}, names=["key"])
+    with pytest.warns(UserWarning, match="Taken for missing") as told:
+        found = one(forecaster=PLAIN).fit_transform(broken(y))
+    assert len(told) == 1
+    # a lone series has no key
+    assert several or "of series" not in str(told[0].message)
+    remedy = "true, forecaster=StructuralForecaster(clean=False) keeps"
+    assert remedy in str(told[0].message)
+    assert np.min(found) > 0
+    # the remedy works, without a warning
+    kept = one(forecaster=StructuralForecaster(clean=False)).fit_transform(broken(y))
+    if one is StructuralImputer:
+        is_mark = broken(y) == -999
+        assert np.max(np.abs((found - y)[is_mark])) < 1
+        pd.testing.assert_frame_equal(*(pd.DataFrame(s[~is_mark]) for s in (found, y)))
+        pd.testing.assert_frame_equal(pd.DataFrame(kept), pd.DataFrame(broken(y)))
+
+
+def test_what_a_sensor_wrote_later_is_told_too() -> None:
+    y = hourly()
+    imputer = StructuralImputer(forecaster=PLAIN).fit(y[:200])
+    with pytest.warns(UserWarning, match="has 3 value"):
+        found = imputer.transform(broken(y))
+    assert found.min() > 0
+
+
+def test_a_filled_series_has_one_unit() -> None:
+    y = hourly().iloc[:150]
+    mixed = y.copy()
+    mixed.iloc[80:] *= 1000
+    mixed.iloc[30:40] = np.nan
+    with pytest.warns(UserWarning, match="Rows before are rescaled") as told:
+        filled = StructuralImputer(forecaster=PLAIN).fit_transform(mixed)
+    assert len(told) == 1
+    assert np.abs(filled / 1000 - y).max() < 1
 
 
 def test_a_grid_lies_between_first_and_last_row_and_knows_its_step() -> None:
@@ -138,10 +227,42 @@ def test_a_grid_of_what_tells_no_time_is_refused() -> None:
         StructuralResampler("h").fit_transform(y)
 
 
-def test_a_grid_without_steps_is_refused() -> None:
+@pytest.mark.parametrize("freq", [0, -1, 2.0, True])
+def test_a_grid_without_steps_is_refused(freq: Any) -> None:
     y = pd.Series(np.arange(5.0))
-    with pytest.raises(ValueError, match=r"freq must be 1 or more .*; got 0\. Pass"):
-        StructuralResampler(0, forecaster=PLAIN).fit_transform(y)
+    rule = rf"freq must be 1 or more .*; got {freq}\. Pass .*freq=2"
+    with pytest.raises(ValueError, match=rule):
+        StructuralResampler(freq, forecaster=PLAIN).fit(y)
+
+
+@pytest.mark.parametrize(
+    ("freq", "rule"),
+    [
+        ("-1h", r"goes forward; got '-1h'\. Use for example"),
+        ("hourly", "a frequency that pandas knows"),
+        ("90 minutes", "Use freq='90min'"),
+        ("M", "'ME' for their ends"),
+        (24, r"must be a str.* Got 24 instead\. Use for example freq='1h'"),
+    ],
+)
+def test_a_grid_of_dates_has_a_frequency_of_pandas(freq: Any, rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        StructuralResampler(freq, forecaster=PLAIN).fit(hourly())
+
+
+@pytest.mark.parametrize("freq", ["2M", "monthly", 24])
+def test_a_grid_of_periods_has_their_frequency(freq: Any) -> None:
+    y = pd.Series(np.arange(5.0), pd.period_range("2026-01", periods=5, freq="M"))
+    with pytest.raises(ValueError, match=r"periods, 'M', or None; got .*to_timestamp"):
+        StructuralResampler(freq, forecaster=PLAIN).fit(y)
+    assert len(StructuralResampler("M", forecaster=PLAIN).fit_transform(y)) == 5
+
+
+def test_deviations_are_asked_for_by_a_bool() -> None:
+    with pytest.raises(
+        ValueError, match=r"'std'.*must be a bool\. Got 'yes'.*std=False"
+    ):
+        StructuralResampler("h", std="yes").fit(hourly())  # type: ignore[arg-type]
 
 
 def shocked() -> pd.Series:
@@ -213,14 +334,13 @@ def test_rows_have_labels_and_segments_lie_between_events(
     assert events["ilocs"].to_list() == [30, 60, 60]
     labels = detector.transform(table)["labels"]
     assert labels[labels > 0].to_dict() == {30: 1, 60: 2}
+    assert detector.clone().fit_transform(table)["labels"].equals(labels)
     segments = detector.predict_segments(table)["ilocs"]
     assert [(one.left, one.right) for one in segments] == [(0, 30), (30, 60), (60, 120)]
 
 
 @pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
-@pytest.mark.parametrize(
-    "one", [StructuralImputer, StructuralResampler, StructuralDetector]
-)
+@pytest.mark.parametrize("one", ALL)
 def test_another_prototype_is_refused(one: Any) -> None:
     made = one(forecaster=NaiveForecaster())
     ask = "fit_predict" if one is StructuralDetector else "fit_transform"
@@ -231,3 +351,50 @@ def test_another_prototype_is_refused(one: Any) -> None:
 def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(ValueError, match=r"method must be one of .*got 'median'"):
         StructuralImputer(method="median").fit(waves())
+
+
+@pytest.mark.parametrize("make", [StructuralImputer, StructuralResampler])
+@pytest.mark.parametrize("name", ["method", "std", "freq"])
+def test_a_forecaster_is_passed_by_its_name(make: Any, name: str) -> None:
+    if name not in make.get_param_names():
+        return
+    with pytest.raises(
+        TypeError, match=rf"as {name}\. Use {make.__name__}\(forecaster="
+    ):
+        make(**{name: PLAIN}).fit(hourly())
+
+
+def marked(y: Any) -> Any:
+    """Return a series with a text for what is missing."""
+    y = y.astype(object)
+    y.iloc[3] = "n/a"
+    return y
+
+
+@pytest.mark.parametrize(
+    ("y", "rule"),
+    [
+        (hourly()[::-1], r"strictly increasing.*y\.sort_index\(\)"),
+        (hourly().set_axis(hourly().index.astype(str)), r"y\.index = pd\.to_datetime"),
+        (panel().swaplevel(), r"last index level.*y = y\.swaplevel\(\)"),
+        (marked(hourly()), r": y = pd\.to_numeric\(y, errors='coerce'\)"),
+        (channels().assign(c=np.nan), "got none in column 'c'. Drop that column"),
+        (hourly() * np.nan, "got 300 rows that are all missing"),
+        (hourly() / 0, "got inf in column 'v' at 2026-01-01 "),
+    ],
+)
+@pytest.mark.parametrize("one", ALL)
+def test_rows_are_refused_as_the_forecasters_refuse_them(
+    one: Any, y: Any, rule: str
+) -> None:
+    ask = "fit_predict" if one is StructuralDetector else "fit_transform"
+    with pytest.raises((TypeError, ValueError), match=rule):
+        getattr(one(), ask)(y)
+
+
+@pytest.mark.parametrize(
+    "y", [panel(), panel().iloc[:, 0], [channels(), channels()], np.zeros((2, 1, 9))]
+)
+def test_a_detector_takes_one_series(y: Any) -> None:
+    with pytest.raises(TypeError, match=r"one series; got a panel.*y\.xs\(key\)"):
+        StructuralDetector().fit_predict(y)

@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument(
         "--sample", type=int, default=1000, help="series to pretrain on"
     )
-    parser.add_argument("--dask", action="store_true", help="run jobs on workers of dask")
+    parser.add_argument("--dask", action="store_true", help="on workers of dask")
     given = parser.parse_args(arguments)
     panel, expected = shops(given.series)
     print(f"{'':<22}{'seconds':>8}{'CPU':>8}{'GB':>8}{'MAE':>8}")

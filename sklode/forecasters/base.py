@@ -37,6 +37,7 @@ from sklode.forecasters.inputs import (
     warn_of_steps_between_rows,
 )
 from sklode.forecasters.protocols import Answers, Container, FittedModel, Horizon
+from sklode.forecasters.searched import Searched
 from sklode.forecasters.summary import Summary, summary_of
 from sklode.forecasters.transaction import asking, changing
 from sklode.structural.fit import fit_model
@@ -46,7 +47,7 @@ from sklode.structural.unknown_x import Unknown
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
 
-class ContinuousForecaster(BaseForecaster):
+class ContinuousForecaster(Searched):
     """What all forecasters share: they read series, and answer at any time.
 
     A subclass has the parameters of `check_constraints`; ``_check_parameters``;
@@ -76,8 +77,6 @@ class ContinuousForecaster(BaseForecaster):
     _fit_seconds: float | None = None
     _steps_in_fit: pd.Index | None = None  # the horizon given to fit, of steps
     _parent_callback_ctx = None  # scikit-learn's searches look for it
-    # what was said in a search, by all that it cloned; None: no search asks
-    _said_in_search: set[str] | None = None
     _history: History
     _model: FittedModel
     _answers: Answers
@@ -329,25 +328,6 @@ class ContinuousForecaster(BaseForecaster):
             forecasts.append(forecast)
             cutoffs.append(forecaster.cutoff)
         return _format_moving_cutoff_predictions(forecasts, cutoffs)
-
-    def _scored(self, index: pd.Index) -> None:
-        """Say what a score of rows does not tell a search."""
-        rows, asked = self._history.rows, self._history.rows_of(index)
-        is_new = ~rows.holds(asked.series, asked.ticks)
-        last = rows.ticks[rows.bounds[1:] - 1]
-        if (is_new & (asked.ticks < last[asked.series])).any():
-            self._say_in_search(
-                "a search should score rows that come after those of fit; got some "
-                "before the last one, which were filled from both sides. Pass "
-                "cv=TimeSeriesSplit(5), or a splitter of sktime for a panel."
-            )
-
-    def _say_in_search(self, text: str) -> None:
-        """Warn, once in a search."""
-        said = self._said_in_search
-        if said is not None and text not in said:
-            said.add(text)
-            warnings.warn(text, UserWarning, stacklevel=6)
 
     def _reaching(self, index: Horizon, X: Container) -> tuple[History, Answers]:
         """Return the history and what answers, of series without y as well.
@@ -713,17 +693,3 @@ class ContinuousForecaster(BaseForecaster):
             target_tags=TargetTags(required=False),
             input_tags=InputTags(two_d_array=True, allow_nan=True),
         )
-
-    def __sklearn_clone__(self) -> Self:
-        """Clone as sktime does: with its configuration and pretrained state."""
-        cloned: Self = self.clone()
-        said = self._said_in_search
-        cloned._said_in_search = set() if said is None else said
-        return cloned
-
-    def reset(self) -> Self:
-        """Forget what was learned, but not what was said in a search."""
-        said = self._said_in_search
-        super().reset()
-        self._said_in_search = said
-        return self

@@ -6,6 +6,7 @@ Tested in tests/test_model_selection.py.
 from __future__ import annotations
 
 import time
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +14,11 @@ import pandas as pd
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
 from sklode.data.arrays import Array, Flags, Frame, Numbers
-from sklode.data.checks import check_count, check_index, check_probabilities
+from sklode.data.checks import check_controls, check_count, check_index
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scores import energy_score, interval_score, quantile_crps
+from sklode.data.tables import check_rows, read_table
 from sklode.data.ticks import series_of
 from sklode.model_selection.simple import SimpleMethods
 
@@ -109,13 +111,19 @@ def backtest(
     >>> bool(errors["forecaster"] < errors["seasonal naive"])
     True
     """
+    y, X = _read(forecaster, y, X)
+    if not (isinstance(coverage, Real) and 0 < float(coverage) < 1):
+        raise ValueError(
+            "coverage must be one number between 0 and 1, both left out; got "
+            f"{coverage!r}. Use for example coverage=0.9."
+        )
     return backtested(
         forecaster,
         y,
         X,
         horizon=horizon,
         origins=origins,
-        coverage=coverage,
+        coverage=float(coverage),
         is_scored=True,
     )
 
@@ -134,12 +142,8 @@ def backtested(
     Unless it ``is_scored`` "CRPS" and "energy" are NaN, as distributions and paths take
     about as long as a fit of `StructuralForecaster`; and where a fit at each origin
     would take long, some are fitted, evenly spread, and updated in between. Without
-    ``coverage`` there are no intervals.
+    ``coverage`` there are no intervals. Tables are such as `_read` returns.
     """
-    _check_kinds(forecaster, y)
-    if coverage is not None:
-        check_probabilities("coverage", [coverage])
-        coverage = float(coverage)
     check_count("origins", origins)
     if getattr(forecaster, "clean", False):  # as its own fit would be
         y = _cleaned(y)
@@ -166,14 +170,18 @@ def backtested(
     fitted, seen = forecaster, y.iloc[:0]
     for number, fold in enumerate(folds):
         start = time.perf_counter()
-        if number * n_fits % origins < n_fits:
-            fitted = _fitted(forecaster, fold, X)
-        else:
-            new = fold.seen[~fold.seen.index.isin(seen.index)]
-            of_new = None if X is None else X.loc[new.index]
-            fitted.update(new, of_new, update_params=False)
+        try:
+            if number * n_fits % origins < n_fits:
+                fitted = _fitted(forecaster, fold, X)
+            else:
+                new = fold.seen[~fold.seen.index.isin(seen.index)]
+                of_new = None if X is None else X.loc[new.index]
+                fitted.update(new, of_new, update_params=False)
+            own = _forecast(fitted, fold, X, coverage=coverage, is_scored=is_scored)
+        except (TypeError, ValueError) as error:
+            _check_steps(forecaster, y.index, error)
+            raise
         seen = fold.seen
-        own = _forecast(fitted, fold, X, coverage=coverage, is_scored=is_scored)
         seconds = time.perf_counter() - start
         # of a panel, whose series end at stamps of their own, its number
         origin = number + 1 if y.index.nlevels > 1 else fold.seen.index[-1]
@@ -204,8 +212,10 @@ def backtested(
     return results
 
 
-def _check_kinds(forecaster: object, y: object) -> None:
-    """Check that a forecaster comes first, then a table."""
+def _read(
+    forecaster: object, y: Any, X: Any
+) -> tuple[Frame, pd.Series | pd.DataFrame | None]:
+    """Return y and X as a fit reads them, or say what a fit would say."""
     is_table = isinstance(y, pd.Series | pd.DataFrame)
     if not (isinstance(forecaster, BaseForecaster) and is_table):
         raise TypeError(
@@ -213,16 +223,48 @@ def _check_kinds(forecaster: object, y: object) -> None:
             f"{type(forecaster).__name__} and {type(y).__name__}. Use for example "
             "backtest(StructuralForecaster(), y)."
         )
+    if isinstance(X, Real):
+        raise TypeError(
+            "after y comes X, a table of controls; got a number. Pass numbers by their "
+            f"names, for example backtest(forecaster, y, horizon={X})."
+        )
+    y, X = read_table(y, "y"), read_table(X, "X")
+    check_index(y.index)
+    check_rows(y, X)
+    if X is not None:
+        check_index(X.index, "X")
+        check_controls(X, y.index)
+    return y, X
 
 
 def _cleaned(y: Frame) -> Frame:
     """Return y without what a broken sensor wrote."""
-    check_index(y.index)
     # a history is in order of its series and times, y as the caller has it
     frame = History.of(pd.DataFrame(y), None).frame().reindex(y.index)
     if isinstance(y, pd.DataFrame):
         return frame
     return frame.iloc[:, 0].rename(y.name)
+
+
+def _check_steps(forecaster: BaseForecaster, index: pd.Index, error: Exception) -> None:
+    """Check that one that failed can be asked at stamps; others count equal steps."""
+    if hasattr(forecaster, "predict_at"):
+        return
+    if index.nlevels > 1:
+        asked = "each series of a panel at stamps of its own"
+        remedy = "Take one series, y.xs(key)"
+    elif isinstance(index, pd.DatetimeIndex) and pd.infer_freq(index) is None:
+        asked = "at the stamps of observed rows, here without a frequency"
+        remedy = (
+            "Give y one and leave no gaps, for example by "
+            "y.resample('1h').mean().interpolate()"
+        )
+    else:
+        return
+    raise ValueError(
+        f"backtest asks {asked}, which {type(forecaster).__name__} cannot answer; got "
+        f"its error {str(error)[:70]!r}. {remedy}; or use a forecaster of sklode."
+    ) from error
 
 
 class _Fold(NamedTuple):

@@ -24,7 +24,8 @@ class AbsoluteHorizon(BaseSplitter):
 
     They ask for the relative steps of a splitter's ``fh``: on irregular stamps other
     times than the fold's, and the metric silently relabels the forecasts. This wrapper
-    has no ``fh``, so that they ask at the fold's stamps.
+    has no ``fh``, so that they ask at the fold's stamps. scikit-learn's searches, which
+    always do, take it as well.
 
     Parameters
     ----------
@@ -47,10 +48,28 @@ class AbsoluteHorizon(BaseSplitter):
 
     def __init__(self, cv: BaseSplitter) -> None:
         self.cv = cv
+        if not isinstance(cv, BaseSplitter):
+            raise TypeError(
+                f"cv must be one of sktime's splitters; got {cv!r}. Use for example "
+                "AbsoluteHorizon(ExpandingWindowSplitter(fh=[1, 2, 3]))."
+            )
         super().__init__()
 
     def _fh(self) -> None:
         return None
+
+    # scikit-learn's searches pass y first too, then X and groups
+    def split(
+        self, y: Any, X: object = None, groups: object = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the rows of each fold, to learn from and to test on."""
+        yield from super().split(y)
+
+    def get_n_splits(
+        self, y: Any = None, X: object = None, groups: object = None
+    ) -> int:
+        """Return the number of folds of ``y``."""
+        return int(super().get_n_splits(y))
 
     def _split(self, y: pd.Index) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield from self.cv.split(y)

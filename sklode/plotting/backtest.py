@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 
 from sklode.plotting import canvas
@@ -36,10 +37,14 @@ def plot_backtest(
         If ``results`` is no such table.
     """
     names = list(getattr(getattr(results, "index", None), "names", []))
-    if names != ["origin", "method"]:
+    columns = list(getattr(results, "columns", []))
+    is_whole = names == ["origin", "method"] and {"MAE", "coverage"} <= {*columns}
+    if not (is_whole and "forecaster" in results.index.unique("method")):
         raise TypeError(
-            "plot_backtest draws what sklode.model_selection.backtest returns; got a "
-            f"{type(results).__name__} with the index levels {names}. Pass that table."
+            "plot_backtest takes the whole table of backtest, with the rows of "
+            f"'forecaster'; got a {type(results).__name__} of the shape "
+            f"{np.shape(results)}, with the index levels {names} and the columns "
+            f"{columns[:9]}. Pass what sklode.model_selection.backtest returns."
         )
     sheet = canvas.axes_of(ax, shape=(2,), size=(4.5, 3.8), n_columns=2)
     errors, coverage = sheet

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sklode.data import checks
 from sklode.data.arrays import Array, Flags
 
 if TYPE_CHECKING:
@@ -90,6 +91,16 @@ def styles_of(several: Collection[object]) -> tuple[Style, ...]:
     return _STYLES[: len(several)]
 
 
+def check_fitted(forecaster: object, method: str, has: str, kind: str) -> None:
+    """Check that this is a fitted forecaster, no class, as `checks.check_fitted`."""
+    if isinstance(forecaster, type):
+        raise TypeError(
+            f"{method} takes a fitted forecaster; got the class {forecaster.__name__}. "
+            f"Make one and fit it: {forecaster.__name__}().fit(y)."
+        )
+    checks.check_fitted(forecaster, method, has, kind)
+
+
 def check_held(
     known: Collection[Hashable], names: Iterable[Hashable], owner: str
 ) -> None:
@@ -98,9 +109,10 @@ def check_held(
     if missing:
         more = len(known) - _MOST_NAMED
         got = f"{list(known)[:_MOST_NAMED]}" + f" and {more} more" * (more > 0)
-        raise ValueError(
-            f"{owner} must hold {missing[0]!r}; got {got}. Draw what fits."
-        )
+        remedy = "Draw what fits"
+        if list(known) == [()]:
+            got, remedy = "one series, which has no key", "Leave series out"
+        raise ValueError(f"{owner} must hold {missing[0]!r}; got {got}. {remedy}.")
 
 
 def check_few(n: int, ax: Given) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Frame
-from sklode.data.checks import check_fitted
 from sklode.data.history import History
 from sklode.data.links import Link
 from sklode.data.ticks import stamps_of
@@ -80,13 +79,14 @@ def plot_components(
         If ``forecaster`` has no such model or is not fitted, there is no such series
         or channel, or ``X`` is missing.
     """
-    check_fitted(
+    canvas.check_fitted(
         forecaster,
         method="plot_components",
         has="_parts",
         kind="that has a structural model",
     )
     history = forecaster._history
+    _check_asked(fh, X, history)
     number, channel = _place(history, series, channel)
     place = history.channels.index(channel)
     ahead = None
@@ -117,6 +117,25 @@ def plot_components(
     _flatten(axes, _LEAST_HEIGHT * (trend.max() - trend.min()))
     canvas.add_legend(axes, is_new=ax is None)
     return axes
+
+
+def _check_asked(fh: Any, X: Frame | None, history: History) -> None:
+    """Check that fh is no table or key of a series, and that X comes with it."""
+    if fh is None and X is not None:
+        raise ValueError(
+            "X holds controls at the stamps that fh asks for; got X without fh. Pass "
+            "fh, for example fh=X.index, or leave X out: that of fit is known."
+        )
+    if isinstance(fh, pd.Series | pd.DataFrame):
+        raise TypeError(
+            f"fh must hold steps or time stamps; got a {type(fh).__name__}. Pass the "
+            "index of a table: fh=table.index."
+        )
+    if isinstance(fh, str) and (fh,) in history.observations.keys:
+        raise TypeError(
+            f"fh must hold steps or time stamps; got the key {fh!r}. Pass it as "
+            f"series={fh!r}."
+        )
 
 
 def _place(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
-from sklode.data.checks import check_fitted
 from sklode.data.history import History
 from sklode.data.ticks import series_of, stamps_of, ticks_of
 from sklode.plotting import canvas
@@ -71,27 +71,40 @@ def plot_phase(
         If ``forecaster`` is none or not fitted, has no network, or lacks a state, a
         column or a series.
     """
-    check_fitted(
+    canvas.check_fitted(
         forecaster,
         method="plot_phase",
         has="trajectory" if columns is None else "predict_at",
         kind=_OF_STATES if columns is None else "of this package",
     )
+    pair = states if columns is None else columns
+    # a text has a length too
+    if not pd.api.types.is_list_like(pair) or len(pair) != 2:
+        raise ValueError(
+            f"a phase portrait has two axes; got {pair!r}. Name two states, as "
+            "states=(0, 1), or two columns of y, as columns=('a', 'b')."
+        )
+    if columns is None and not all(isinstance(state, Integral) for state in states):
+        raise ValueError(
+            f"states are whole numbers; got {states!r}. Columns of y are drawn with "
+            f"columns={states!r}."
+        )
     if index is None:
         index = _ahead(forecaster._history)
+    if not isinstance(index, pd.Index) or not len(index):
+        raise TypeError(
+            "index must be a pandas Index of one time stamp or more; got "
+            f"{type(index).__name__} of the shape {np.shape(index)}. Pass for example "
+            "index=y.index."
+        )
     if series is not None:
         index = _of_series(index, series, list(forecaster._history.levels))
-    pair = states if columns is None else columns
     if columns is None:
         table = forecaster.trajectory(index, X).xs("mean", axis=1, level="statistic")
         owner, labels = "the latent state", [f"state {k}" for k in pair]
     else:
         table = pd.DataFrame(forecaster.predict_at(index, X))
         owner, labels = "y", [str(name) for name in pair]
-    if len(pair) != 2:
-        raise ValueError(
-            f"a phase portrait has two axes; got {pair}. Name two states, or columns."
-        )
     canvas.check_held(list(table.columns), pair, owner=owner)
     table = table[list(pair)].sort_index()
     sheet = canvas.axes_of(ax, shape=(1,), size=(5.0, 4.6), n_columns=1)
@@ -152,9 +165,12 @@ def _speeds(points: Array, index: pd.Index, series: Numbers) -> Array:
 def _add_arrows(axes: Axes, points: Array, speeds: Array) -> None:
     """Draw the mean direction in each cell, from the mean of its points."""
     known = np.isfinite(speeds).all(axis=1)
+    # of a single stamp there is no speed
+    if not known.any():
+        return
     points, speeds = points[known], speeds[known]
-    low, width = points.min(0, initial=np.inf), np.ptp(points, axis=0)
-    if not len(points) or not (width > 0).all():
+    low, width = points.min(axis=0), np.ptp(points, axis=0)
+    if not (width > 0).all():
         return
     cells = np.minimum((_CELLS * (points - low) / width).astype(int), _CELLS - 1)
     _, place = np.unique(cells, axis=0, return_inverse=True)

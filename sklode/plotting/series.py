@@ -85,6 +85,11 @@ def plot_forecast(
     panels.add(y_test, name="y_test", draw=dots, label="held out", filled=False)
     styles = canvas.styles_of(preds)
     for (name, pred), style in zip(preds.items(), styles, strict=True):
+        if _are_intervals(getattr(pred, "columns", pd.Index([]))):
+            raise TypeError(
+                "y_pred must be what predict returns; got intervals. Pass them by "
+                "their name: plot_forecast(y, y_interval=intervals)."
+            )
         draw = partial(canvas.line, style=style)
         panels.add(pred, name="y_pred", draw=draw, label=str(name))
         owner = f", {name}" if len(preds) > 1 else ""
@@ -367,9 +372,12 @@ def _places(times: pd.Index, unit: str | None) -> Array:
 def _as_frame(data: Frame, name: str) -> pd.DataFrame:
     """Return a Series or DataFrame of numbers as a DataFrame."""
     if not isinstance(data, pd.Series | pd.DataFrame):
+        remedy = "pd.Series(values, index)"
+        if hasattr(data, "predict"):
+            remedy = "plot_forecast(y, forecaster.predict(fh))"
         raise TypeError(
             f"{name} must be a Series or DataFrame over its time stamps; got "
-            f"{type(data).__name__}. Use pd.Series(values, index)."
+            f"{type(data).__name__}. Use {remedy}."
         )
     return pd.DataFrame(read_table(data, name))
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sklode.data.checks import check_fitted
 from sklode.plotting import canvas
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def plot_history(
     TypeError, NotFittedError, ValueError
         If ``forecaster`` is none, not fitted, or trained for no epoch.
     """
-    check_fitted(
+    canvas.check_fitted(
         forecaster,
         method="plot_history",
         has="clip_norm",
@@ -61,9 +60,15 @@ def plot_history(
     )
     history, threshold = forecaster.history_, forecaster.clip_norm
     if not len(history):
+        why = (
+            "finetune_epochs=0 trains for none. Pass a forecaster that was trained"
+            if forecaster.network_ is not None
+            else "no network was tried. Fit with guard=False or model='paper', or give "
+            "more rows or series"
+        )
         raise ValueError(
-            "plot_history needs the history of a training; got one without an epoch "
-            "(finetune_epochs=0 trains for none). Pass a forecaster that was trained."
+            "plot_history needs the history of a training; got one without an epoch: "
+            f"{why}."
         )
     sheet = canvas.axes_of(ax, shape=(3,), size=(3.8, 3.6), n_columns=3)
     norms = sheet[2]

@@ -12,7 +12,6 @@ import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from sklode.structural.predictive.seasonal_naive import (
     SeasonalNaive,
 )
 from sklode.structural.predictive.steps import Conditioned, UncertainX
-from sklode.structural.rows import ChannelRows, Rows
+from sklode.structural.rows import ChannelRows, MergedRows, Rows
 from sklode.structural.scaling import Scaling
 from sklode.structural.search.groups import weights_of
 
@@ -46,15 +45,6 @@ from sklode.structural.search.groups import weights_of
 MEMORIES = 1e-6, 2.0, 10.0
 # none are asked for, see `filter.backward.smooth_rows`
 NO_SHOCKS, NO_STATES = np.zeros((0, 0, 2)), np.zeros(0, np.int64)
-
-
-class _Merged(NamedTuple):
-    """Rows, in units of y, with those that are asked among them."""
-
-    rows: ChannelRows
-    is_asked: Flags  # (row,)
-    leads: Array  # (series,), see `_leads`
-    schedule: Schedule  # of the series that have rows
 
 
 @dataclass(frozen=True)
@@ -268,7 +258,7 @@ class FilteredColumn:
         inside = (self._since(queries) <= 0)[queries.series]
         ahead = queries.where(~inside)
         since, schedules = self._since(ahead), {}
-        merged: dict[Hashable, _Merged] = {}
+        merged: dict[Hashable, MergedRows] = {}
         for k, candidate in enumerate(self.candidates):
             model, space = candidate.model, self.spaces[k]
             parts = space.deviation_and_all
@@ -607,12 +597,12 @@ class FilteredColumn:
         paths += expected + more[:, 0]
         return paths[is_asked]
 
-    def _merged(self, model: Model, queries: ChannelRows) -> _Merged:
+    def _merged(self, model: Model, queries: ChannelRows) -> MergedRows:
         """Return rows that are asked among those known, as a model reads them."""
         # series that are not asked need no filtering: they are left out
         is_needed = (queries.lengths > 0)[self.table.series]
         rows, is_asked = self.table.where(is_needed).merged(queries)
-        return _Merged(
+        return MergedRows(
             rows=rows,
             is_asked=is_asked,
             leads=np.array(self._leads(rows)),
@@ -620,7 +610,7 @@ class FilteredColumn:
         )
 
     def _smoothed(
-        self, candidate: Candidate, merged: _Merged, parts: Array
+        self, candidate: Candidate, merged: MergedRows, parts: Array
     ) -> tuple[Array, Array]:
         """Return parts and their variances, (row, part), given all rows."""
         model, rows = candidate.model, candidate.scaling.rows(merged.rows)

@@ -13,9 +13,11 @@ import pandas as pd
 from sktime.detection.base import BaseDetector
 
 from sklode.data.arrays import Flags, Frame
+from sklode.data.checks import check_last
+from sklode.forecasters.protocols import Container
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.structural import interventions as shocks
-from sklode.transformers.prototype import at, check_prototype
+from sklode.transformers.prototype import at, check_prototype, check_values, read
 
 if TYPE_CHECKING:
     from sklode.structural.filtered_column import FilteredColumn
@@ -90,9 +92,22 @@ class StructuralDetector(BaseDetector):
         self.forecaster = forecaster
         super().__init__()
 
+    def _check_X(self, X: Container) -> pd.DataFrame:
+        is_panel = isinstance(X, list) or np.ndim(X) > 2
+        if isinstance(X, pd.Series | pd.DataFrame) and X.index.nlevels > 1:
+            check_last(X.index, "y")
+            is_panel = True
+        if is_panel:
+            raise TypeError(
+                "a detector takes one series; got a panel, as a "
+                f"{type(X).__name__}. Pass its series one by one: y.xs(key), or y[0] "
+                "of a list or an array."
+            )
+        return super()._check_X(read(X))
+
     def _predict(self, X: pd.DataFrame) -> pd.DataFrame:
-        check_prototype(self.forecaster)
-        X = pd.DataFrame(X)
+        check_prototype(self)
+        check_values(X)
         parts = [self._events(X[[column]]) for column in X.columns]
         found = pd.concat(parts, ignore_index=True)
         return found.sort_values(["ilocs", "score"], ignore_index=True)
@@ -111,15 +126,32 @@ class StructuralDetector(BaseDetector):
             The column ``labels``, (row, 1), by place in X.
         """
         labels = np.zeros(len(X), np.int64)
-        # of several in a row the last one written stays, which has the largest score
         events = self.predict(X).sort_values("score")
         # of several events at a row the last one written stays: the largest
         labels[events["ilocs"]] = events["labels"]
         return pd.DataFrame({"labels": labels})
 
+    def fit_transform(self, X: Frame, y: Frame | None = None) -> pd.DataFrame:
+        """Return what `transform` returns; ``fit`` learns nothing.
+
+        Parameters
+        ----------
+        X : Series or DataFrame
+            One series.
+        y : DataFrame, optional
+            Not read.
+
+        Returns
+        -------
+        DataFrame
+            The column ``labels``, (row, 1), by place in X.
+        """
+        return self.fit(X, y).transform(X)
+
     def _predict_points(self, X: pd.DataFrame) -> pd.DataFrame:
-        # a row may have several events, of one column or of more
-        return self._predict(X)[["ilocs"]].drop_duplicates()
+        # sktime leaves X as it is here, which `predict` reads; a row may have several
+        # events, of one column or of more
+        return self.predict(X)[["ilocs"]].drop_duplicates()
 
     def _predict_scores(self, X: pd.DataFrame) -> pd.DataFrame:
         return self._predict(X)[["score"]]

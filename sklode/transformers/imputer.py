@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-import numpy as np
 import pandas as pd
-from sktime.transformations.base import BaseTransformer
 
 from sklode.data.arrays import Frame
 from sklode.data.checks import check_choice
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.transformers.prototype import TAGS, at, fitted
+from sklode.transformers.prototype import (
+    PrototypeTransformer,
+    at,
+    check_prototype,
+    named_as,
+)
 
 
-class StructuralImputer(BaseTransformer):
+class StructuralImputer(PrototypeTransformer):
     """Fill missing values by a structural model in continuous time.
 
-    Observed values stay as they are. ``fit`` finds how series behave; ``transform``
-    fills those that it gets, from their own rows before and after, at any stamps.
+    Observed values stay as they are, as floats. ``fit`` finds how series behave;
+    ``transform`` fills those that it gets, from their own rows before and after, at any
+    stamps.
 
     Parameters
     ----------
@@ -35,6 +39,13 @@ class StructuralImputer(BaseTransformer):
     ----------
     forecaster_ : StructuralForecaster
         What was found; ``components_`` after a fit of it.
+
+    Notes
+    -----
+    What a broken sensor wrote counts as missing and is filled too, and rows before a
+    change of unit are rescaled, each with a warning. With
+    ``forecaster=StructuralForecaster(clean=False)`` all values stay. Regressors, which
+    a pipeline passes as a second argument, are not read.
 
     See Also
     --------
@@ -52,7 +63,6 @@ class StructuralImputer(BaseTransformer):
     """
 
     _tags: ClassVar[dict[str, object]] = {
-        **TAGS,
         "X_inner_mtype": ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"],
         "transform-returns-same-time-index": True,
     }
@@ -65,26 +75,25 @@ class StructuralImputer(BaseTransformer):
         super().__init__()
 
     def _fit(self, X: pd.DataFrame, y: Frame | None = None) -> Self:
+        check_prototype(self)
         check_choice("method", self.method, ["mean", "path"])
-        self.forecaster_ = fitted(self.forecaster, X)
+        self._learn(X)
         return self
 
     def _transform(self, X: pd.DataFrame, y: Frame | None = None) -> pd.DataFrame:
-        missing = X.isna()
+        forecaster = self._fitted(X)
+        # as the forecaster reads it: what a sensor wrote is missing, units are one
+        seen = named_as(X, forecaster._history.frame()).reindex(X.index)
+        missing = seen.isna()
         if not missing.to_numpy().any():
-            return X
-        # a clone of what was pretrained keeps the hyperparameters that fit has found
-        forecaster = self.forecaster_.clone().fit(X)
+            return seen
         # any stamps may be asked for, those that were fitted as well
         rows = X.index[missing.any(axis=1)]
         if self.method == "mean":
             found = pd.DataFrame(forecaster.predict_at(rows))
         else:
             found = forecaster.sample(at(rows), n_samples=1).droplevel("sample")
-        # whole numbers could not hold what is expected
-        filled = X.astype(np.float64)
-        values = found.set_axis(X.columns, axis=1).reindex(X.index)
-        return filled.where(~missing, values)
+        return seen.where(~missing, named_as(X, found).reindex(X.index))
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:

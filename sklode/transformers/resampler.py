@@ -5,19 +5,27 @@ Tested in tests/test_transformers.py.
 
 from __future__ import annotations
 
+import contextlib
+from numbers import Integral, Real
 from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from sktime.transformations.base import BaseTransformer
 
 from sklode.data.arrays import Frame
+from sklode.data.checks import check_constraints
+from sklode.data.history import with_columns
 from sklode.data.steps import default_step
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.transformers.prototype import TAGS, at, fitted
+from sklode.transformers.prototype import (
+    PrototypeTransformer,
+    at,
+    check_prototype,
+    named_as,
+)
 
 
-class StructuralResampler(BaseTransformer):
+class StructuralResampler(PrototypeTransformer):
     """Turn a series at irregular stamps into one on a grid.
 
     Values are what a structural model in continuous time expects at each stamp of the
@@ -43,6 +51,13 @@ class StructuralResampler(BaseTransformer):
     forecaster_ : StructuralForecaster
         What was found; ``components_`` after a fit of it.
 
+    Notes
+    -----
+    What a broken sensor wrote does not count, and rows before a change of unit are
+    rescaled, each with a warning. With ``forecaster=StructuralForecaster(clean=False)``
+    all values count. Regressors, which a pipeline passes as a second argument, are not
+    read.
+
     Examples
     --------
     >>> import pandas as pd
@@ -54,7 +69,6 @@ class StructuralResampler(BaseTransformer):
     """
 
     _tags: ClassVar[dict[str, object]] = {
-        **TAGS,
         "X_inner_mtype": "pd.DataFrame",
         "transform-returns-same-time-index": False,
     }
@@ -71,13 +85,20 @@ class StructuralResampler(BaseTransformer):
         super().__init__()
 
     def _fit(self, X: pd.DataFrame, y: Frame | None = None) -> Self:
-        self.forecaster_ = fitted(self.forecaster, X)
+        check_prototype(self)
+        is_dates = isinstance(X.index, pd.DatetimeIndex)
+        # of other indexes freq is no frequency of dates, as `_grid` says
+        checked = self if is_dates else self.clone().set_params(freq=None)
+        check_constraints({"std": ["boolean"]}, checked)
+        # what makes no grid is refused before anything is learned
+        _grid(X.index, self.freq)
+        self._learn(X)
         self._rows = X
         return self
 
     def _update(self, X: pd.DataFrame, y: Frame | None = None) -> Self:
         # where both have a row, the later word counts
-        self._rows = X.combine_first(self._rows)
+        self._rows = self._like_fit(X).combine_first(self._rows)
         return self
 
     def _transform(self, X: pd.DataFrame, y: Frame | None = None) -> pd.DataFrame:
@@ -88,15 +109,18 @@ class StructuralResampler(BaseTransformer):
         if len(before):
             whole = _grid(before.index.append(X.index), self.freq)
             grid = whole[whole > before.index[-1]]
-        forecaster = self.forecaster_.clone().fit(pd.concat([before, X]))
-        found = pd.DataFrame(forecaster.predict_at(grid))
-        found = found.set_axis(X.columns, axis=1)
+        forecaster = self._fitted(pd.concat([before, self._like_fit(X)]))
+        found = named_as(X, pd.DataFrame(forecaster.predict_at(grid)))
         # nothing may be asked for no stamps
         if self.std and len(grid):
-            variances = forecaster.predict_var(fh=at(grid)).to_numpy()
+            variances = named_as(X, forecaster.predict_var(fh=at(grid)))
             names = [f"{column}_std" for column in X.columns]
-            found[names] = np.sqrt(variances)
+            found[names] = np.sqrt(variances.to_numpy())
         return found
+
+    def _like_fit(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return X with the columns of fit, in their order."""
+        return with_columns(X, list(self._rows.columns))
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
@@ -109,15 +133,26 @@ def _grid(index: pd.Index, freq: str | pd.DateOffset | int | None) -> pd.Index:
     """Return the stamps of a grid between the first and the last one of an index."""
     first, last = index[0], index[-1]
     if isinstance(index, pd.PeriodIndex):
-        freq = index.freq if freq is None else freq
-        return pd.period_range(first, last, freq=freq, name=index.name)
-    is_whole = pd.api.types.is_integer_dtype(index.dtype)
-    if is_whole and isinstance(freq, int | None):
-        spacing = 1 if freq is None else freq
-        if spacing < 1:
+        step = None
+        with contextlib.suppress(TypeError, ValueError):
+            step = pd.period_range(first, periods=1, freq=freq).freq
+        if step != index.freq:
             raise ValueError(
-                f"freq must be 1 or more for an index of integers; got {freq}. Pass "
-                "the number from one row of the grid to the next."
+                f"freq must be that of an index of periods, {index.freqstr!r}, or "
+                f"None; got {freq!r}. Turn them into dates for another grid: y.index = "
+                "y.index.to_timestamp()."
+            )
+        return pd.period_range(first, last, name=index.name)
+    is_whole = pd.api.types.is_integer_dtype(index.dtype)
+    if is_whole and isinstance(freq, Real | None):
+        spacing = 1 if freq is None else freq
+        # a bool is one of Python's integers
+        is_count = isinstance(spacing, Integral) and not isinstance(spacing, bool)
+        if not is_count or spacing < 1:
+            raise ValueError(
+                "freq must be 1 or more for an index of integers, a whole number; got "
+                f"{freq!r}. Pass the number from one row of the grid to the next, such "
+                "as freq=2."
             )
         return pd.RangeIndex(first, last + 1, spacing, name=index.name)
     if not isinstance(index, pd.DatetimeIndex):

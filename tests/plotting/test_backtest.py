@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,9 +106,21 @@ def test_the_whole_picture_is_in_its_figure(n: int, hours: int) -> None:
         assert axes.yaxis.label.get_window_extent().height < axes.bbox.height
 
 
-def test_another_table_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"what sklode\.model_selection\.backtest ret"):
-        plot_backtest(pd.DataFrame({"MAE": [1.0]}))
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"MAE": [1.0]}),
+        results()[["MAE"]],
+        results()["MAE"],
+        results().drop("forecaster", level="method"),
+        results()[:0],
+        5,
+    ],
+)
+def test_another_table_is_refused(table: Any) -> None:
+    with pytest.raises(TypeError, match="takes the whole table of backtest") as told:
+        plot_backtest(table)
+    assert "what sklode.model_selection.backtest returns" in str(told.value)
 
 
 def test_a_forecast_in_the_place_of_y_is_refused() -> None:

@@ -166,6 +166,30 @@ def test_series_and_channel_are_those_asked_for() -> None:
         plot_components(two, channel="c")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"series": "s0"}, "got one series, which has no key. Leave series out"),
+        ({"fh": WEEK}, r"time stamps; got a Series.*fh=table\.index"),
+        ({"X": WEEK.to_frame("x")}, r"got X without fh. Pass fh, for .*fh=X\.index"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused(
+    weekly: Any, arguments: Any, message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        plot_components(weekly, **arguments)
+    assert len(plot_components(weekly, fh=WEEK.index)) == 4
+
+
+def test_a_key_in_place_of_a_horizon_is_refused() -> None:
+    y = pd.concat({key: WEEK.to_frame() for key in ("s0", "s1")})
+    forecaster = structural(seasons=None).fit(y)
+    with pytest.raises(TypeError, match=r"got the key 's1'\. Pass it as series='s1'"):
+        plot_components(forecaster, "s1")
+    assert plot_components(forecaster, series="s1") is not None
+
+
 def test_absurd_observations_are_marked_at_the_edge() -> None:
     y = WEEK.copy()
     y.iloc[[20, -1]] = -999, 1e4

@@ -127,11 +127,30 @@ def test_arrows_point_where_paths_go() -> None:
     plt.close(axes.figure)
 
 
+def test_a_single_stamp_is_a_dot() -> None:
+    index = uneven_stamps(40)
+    y = pd.DataFrame({"a": waves(index), "b": waves(index, 1)})
+    forecaster = StructuralForecaster().fit(y)
+    axes: Any = plot_phase(forecaster, columns=("a", "b"), index=index[:1])
+    expected = forecaster.predict_at(index[:1])
+    for line in axes.lines:
+        np.testing.assert_allclose(line.get_xydata(), expected)
+    assert not [one for one in axes.collections if isinstance(one, Quiver)]
+    with pytest.raises(ValueError, match=r"has no key\. Leave series out"):
+        plot_phase(forecaster, columns=("a", "b"), series="s0")
+
+
 def test_what_cannot_be_drawn_is_refused(forecaster: Any) -> None:
     with pytest.raises(ValueError, match="must hold 7"):
         plot_phase(forecaster, (0, 7))
-    with pytest.raises(ValueError, match="two axes"):
-        plot_phase(forecaster, (0, 1, 2))  # type: ignore[arg-type]
+    for states, columns in (((0, 1, 2), None), (0, None), ((0, 1), 1), ("ab", None)):
+        with pytest.raises(ValueError, match=r"two axes.*states=\(0, 1\), or two col"):
+            plot_phase(forecaster, states, columns)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"drawn with columns=\('a', 'b'\)"):
+        plot_phase(forecaster, ("a", "b"))  # type: ignore[arg-type]
+    for index in ("2026-03-05", panel().index[:0]):
+        with pytest.raises(TypeError, match=r"one time stamp .*index=y\.index"):
+            plot_phase(forecaster, index=index)
     kinds = "latent states .*LatentODEForecaster.*, with two columns of y as columns,"
     with pytest.raises(TypeError, match=kinds):
         plot_phase(StructuralForecaster().fit(waves(uneven_stamps(30))))

@@ -13,7 +13,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from sklode.plotting import plot_forecast
-from tests.series import channels, panel, uneven_stamps, uneven_ticks, waves
+from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
 
 
 def dates(index: pd.Index) -> np.ndarray:
@@ -298,6 +298,9 @@ MANY = pd.concat({k: SEEN[:6].to_frame() for k in range(13)}, names=["k", "t"])
 REFUSED: list[tuple[str, Any]] = [
     ("y must be a Series or DataFrame .*got ndarray", [np.zeros(4)]),
     ("y_pred must be a Series or DataFrame .*got ndarray", [Y, AHEAD.to_numpy()]),
+    (r"y_pred must .*Use plot_forecast\(y, forecaster\.predict\(fh\)\)", [Y, tiny()]),
+    (r"y must be .*Use plot_forecast\(y, forecaster\.predict\(fh\)\)", [tiny(), Y]),
+    (r"got intervals.*plot_forecast\(y, y_interval=", [Y, intervals(AHEAD)]),
     ("y must hold at least one row", [Y.iloc[:0]]),
     ("time index of y must hold", [Y.set_axis(list("ab" * 15))]),
     ("y must be numeric, not categorical; got column 'y'", [Y.astype(str)]),

@@ -11,9 +11,9 @@ import pytest
 from matplotlib import pyplot as plt
 from sktime.exceptions import NotFittedError
 
-from sklode.plotting import plot_history
+from sklode.plotting import plot_components, plot_history, plot_phase
 from tests.plotting.test_series import line, points
-from tests.series import tiny, waves
+from tests.series import tiny, uneven_stamps, waves
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +75,11 @@ def test_divergences_are_marked(trained: Any) -> None:
     [
         (lambda: plot_history(tiny()), NotFittedError, "not been fitted"),
         (lambda: plot_history(waves()), TypeError, "plot_history is of a forecaster"),
+        (
+            lambda: plot_history(tiny(model="hybrid").fit(waves(uneven_stamps(20)))),
+            ValueError,
+            "an epoch: no network was tried. Fit with guard=False or model='paper', or",
+        ),
     ],
 )
 def test_what_shows_nothing_is_refused(call: Any, error: Any, message: str) -> None:
@@ -82,10 +87,18 @@ def test_what_shows_nothing_is_refused(call: Any, error: Any, message: str) -> N
         call()
 
 
+@pytest.mark.parametrize("plot", [plot_components, plot_history, plot_phase])
+def test_a_class_is_no_fitted_forecaster(plot: Any) -> None:
+    kind = type(tiny())
+    remedy = rf"fit it: {kind.__name__}\(\)\.fit\(y\)"
+    with pytest.raises(TypeError, match=f"got the class {kind.__name__}.*{remedy}"):
+        plot(kind)
+
+
 def test_a_history_without_an_epoch_is_refused(trained: Any) -> None:
     with pytest.raises(ValueError, match="ax must hold 3 Axes"):
         plot_history(trained, ax=plt.subplots()[1])
     other = copy(trained)
     other.history_ = trained.history_[:0]
-    with pytest.raises(ValueError, match="got one without an epoch"):
+    with pytest.raises(ValueError, match="without an epoch: finetune_epochs=0"):
         plot_history(other)
