@@ -88,11 +88,10 @@ class ODERNN(nn.Module):
         )
         # the engine has no gradient by its inputs
         field, size = self.vector_field, self.hidden_size
-        reads_all = steps.inputs.shape[-1] == self.cell.input_size
         if (
             not inputs.requires_grad
             and self.compiles(inputs)
-            and reads_all
+            and steps.inputs.shape[-1] == self.cell.input_size
             and self.solver.fits(field, size, size, steps.inputs, steps.dt)
         ):
             return encode(

@@ -139,6 +139,15 @@ class Model(NamedTuple):
         return found
 
 
+class MergedRows(NamedTuple):
+    """Rows of series, in units of y, with those that are asked among them."""
+
+    rows: ChannelRows
+    is_asked: Flags  # (row,)
+    leads: Array  # (series,), by how much what is asked begins before a first row
+    schedule: Schedule  # of the series that have rows
+
+
 class Candidate(NamedTuple):
     """One of the models that a forecast averages over: how, of what, how much."""
 

@@ -20,6 +20,7 @@ from sklode.data.links import LEAST, Link
 from sklode.structural.candidates import (
     LEAST_WEIGHT,
     Candidate,
+    MergedRows,
     Model,
     backward,
     forward,
@@ -37,7 +38,7 @@ from sklode.structural.predictive.seasonal_naive import (
     SeasonalNaive,
 )
 from sklode.structural.predictive.steps import Conditioned, UncertainX
-from sklode.structural.rows import ChannelRows, MergedRows, Rows
+from sklode.structural.rows import ChannelRows, Rows
 from sklode.structural.scaling import Scaling
 from sklode.structural.search.groups import weights_of
 

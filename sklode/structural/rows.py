@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.structural.filter.system import Schedule
 
 Rows: TypeAlias = Numbers | Flags | slice
 """Which rows of a table are meant."""
@@ -153,15 +152,6 @@ class ChannelRows(NamedTuple):
             errors=errors[order],
         )
         return found, is_other[order]
-
-
-class MergedRows(NamedTuple):
-    """Rows of series, in units of y, with those that are asked among them."""
-
-    rows: ChannelRows
-    is_asked: Flags  # (row,)
-    leads: Array  # (series,), by how much what is asked begins before a first row
-    schedule: Schedule  # of the series that have rows
 
 
 def power_of_two(values: Array) -> float:

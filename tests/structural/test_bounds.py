@@ -166,6 +166,7 @@ def test_the_logarithm_of_what_has_none_is_refused(call: str, low: float) -> Non
 def test_zero_in_an_update_of_logarithms_is_the_least_of_values() -> None:
     y = np.exp(Y)
     forecaster = structural(logarithm=True).fit(y[:50])
-    forecaster.update(0 * y[50:52])
+    with pytest.warns(UserWarning, match="on its logarithm, as before; 0 in column"):
+        forecaster.update(0 * y[50:52], update_params=False)
     check_finite(forecaster, y)
     assert (forecaster.predict_interval([1], coverage=0.9) > 0).all(axis=None)
