@@ -428,17 +428,6 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
 
 
-def check_fitted(forecaster: object, method: str, has: str, kind: str) -> None:
-    """Check that this is a fitted forecaster with an attribute of its kind."""
-    if not (hasattr(forecaster, has) and hasattr(forecaster, "check_is_fitted")):
-        raise TypeError(
-            f"{method} is of a forecaster {kind}; "
-            f"got a {type(forecaster).__name__}. "
-            "Pass the fitted forecaster of a pipeline or search itself."
-        )
-    forecaster.check_is_fitted(method)
-
-
 def finite(table: Array) -> Array:
     """Return an answer that floats can hold."""
     if not np.isfinite(table).all():

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sklode.data import checks
 from sklode.data.arrays import Array, Flags
 
 if TYPE_CHECKING:
@@ -92,13 +91,18 @@ def styles_of(several: Collection[object]) -> tuple[Style, ...]:
 
 
 def check_fitted(forecaster: object, method: str, has: str, kind: str) -> None:
-    """Check that this is a fitted forecaster, no class, as `checks.check_fitted`."""
+    """Check that this is a fitted forecaster with an attribute of its kind."""
     if isinstance(forecaster, type):
         raise TypeError(
             f"{method} takes a fitted forecaster; got the class {forecaster.__name__}. "
             f"Make one and fit it: {forecaster.__name__}().fit(y)."
         )
-    checks.check_fitted(forecaster, method, has, kind)
+    if not (hasattr(forecaster, has) and hasattr(forecaster, "check_is_fitted")):
+        raise TypeError(
+            f"{method} is of a forecaster {kind}; got a {type(forecaster).__name__}. "
+            "Pass the fitted forecaster of a pipeline or search itself."
+        )
+    forecaster.check_is_fitted(method)
 
 
 def check_held(
