@@ -684,6 +684,7 @@ PERIODS = {
 @pytest.mark.parametrize("kind", mostly_slow(PERIODS, "quarters", "months with gaps"))
 # noise cannot show where weeks begin: of weekly stamps that is said
 @pytest.mark.filterwarnings("ignore:holidays of weeks should tell")
+@pytest.mark.filterwarnings("ignore:effects of holidays are learned:UserWarning")
 def test_few_named_days_move_no_forecast_of_periods_far(kind: str, days: str) -> None:
     index = PERIODS[kind]
     y = pd.Series(50 + np.random.default_rng(1).standard_normal(len(index)), index)
