@@ -176,7 +176,8 @@ def backtested(
             else:
                 new = fold.seen[~fold.seen.index.isin(seen.index)]
                 of_new = None if X is None else X.loc[new.index]
-                fitted.update(new, of_new, update_params=False)
+                # a form that new rows cannot have is found anew; no network trains on
+                fitted.update(new, of_new, update_params=not _is_trained(forecaster))
             own = _forecast(fitted, fold, X, coverage=coverage, is_scored=is_scored)
         except (TypeError, ValueError) as error:
             _check_steps(forecaster, y.index, error)
@@ -289,11 +290,15 @@ def _fold(y: Frame, series: Numbers, end: int, horizon: int) -> _Fold:
     )
 
 
+def _is_trained(forecaster: BaseForecaster) -> bool:
+    """Return whether a network is trained, which takes long."""
+    return "max_epochs" in forecaster.get_params(deep=False)
+
+
 def _n_fits(forecaster: BaseForecaster, folds: list[_Fold], n_rows: int) -> int:
     """Return at how many origins a forecaster of ``n_rows`` is fitted."""
-    is_trained = "max_epochs" in forecaster.get_params(deep=False)
     # seconds of a fit go about with the square of its rows
-    most = max(_FITS * n_rows, 0 if is_trained else _QUICK**2 / n_rows)
+    most = max(_FITS * n_rows, 0 if _is_trained(forecaster) else _QUICK**2 / n_rows)
     read = np.mean([len(fold.seen) for fold in folds])
     return int(np.clip(most / read, 1, len(folds)))
 

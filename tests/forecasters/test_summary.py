@@ -57,6 +57,9 @@ def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
     assert "held out" not in forecaster.summary(origins=0)
 
 
+RIVALS = "forecaster", "last value", "drift"
+
+
 def test_columns_of_X_that_do_nothing_are_told() -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(120, 2)), columns=["price", "rain"])
@@ -98,6 +101,18 @@ def test_a_summary_fits_at_each_origin_of_few_rows_and_else_takes_up_those_betwe
     assert "from 3 origins" in held_out
     assert len(lengths) == n_fits
     assert sorted({*lengths}) == lengths
+
+
+@pytest.mark.slow
+def test_values_without_a_logarithm_between_origins_have_the_form_found_anew() -> None:
+    rng, n = np.random.default_rng(0), 1500  # so many rows are fitted at some origins
+    y = pd.Series(np.exp(np.arange(n) / 300 + 0.1 * rng.normal(size=n)), name="y")
+    y.iloc[-40:-37] = 0
+    held_out = StructuralForecaster().fit(y).summary(horizon=7)["held out"]
+    errors = {
+        name: float(re.findall(rf"{name} +(\S+)", held_out)[0]) for name in RIVALS
+    }
+    assert errors["forecaster"] < min(errors["last value"], errors["drift"])
 
 
 def test_a_summary_is_a_table_in_a_notebook() -> None:
