@@ -259,10 +259,11 @@ def test_a_grid_of_periods_has_their_frequency(freq: Any) -> None:
 
 
 def test_deviations_are_asked_for_by_a_bool() -> None:
+    std: Any = "yes"
     with pytest.raises(
         ValueError, match=r"'std'.*must be a bool\. Got 'yes'.*std=False"
     ):
-        StructuralResampler("h", std="yes").fit(hourly())  # type: ignore[arg-type]
+        StructuralResampler("h", std=std).fit(hourly())
 
 
 def shocked() -> pd.Series:

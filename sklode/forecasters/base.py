@@ -269,11 +269,16 @@ class ContinuousForecaster(Searched):
 
     def _check_continues(self, start: FittedModel, history: History) -> None:
         """Check that a fit can go on from an earlier model."""
-        rows = history.observations
-        (n_channels, _), (_, names_of_X, _) = start.sizes, start.columns
-        before = {"kind of index": start.clock, "number of columns of y": n_channels}
-        now = {"kind of index": rows.clock, "number of columns of y": rows.sizes[0]}
-        before["columns of X"], now["columns of X"] = names_of_X, history.controls
+        before = {
+            "kind of index": start.clock,
+            "number of columns of y": start.sizes[0],
+            "columns of X": start.columns[1],
+        }
+        now = {
+            "kind of index": history.observations.clock,
+            "number of columns of y": history.observations.sizes[0],
+            "columns of X": history.controls,
+        }
         check_continues(start.architecture | before, self._architecture | now)
 
     def _set_model(self, model: FittedModel) -> None:

@@ -11,10 +11,11 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
+from sklode.data.arrays import Array
 from sklode.data.checks import check_constraints
 from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
-from sklode.data.known import Known, known_settings
+from sklode.data.known import Known, bounds_of, known_settings
 from sklode.data.observations import Observations
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.protocols import Container, Horizon
@@ -28,10 +29,10 @@ _CONSTRAINTS: dict[str, list[object]] = {
 
 
 def _check_positive(
-    observations: Observations, channels: list[Hashable], known: Known
+    observations: Observations, channels: list[Hashable], bounds: Array
 ) -> None:
     """Check that all values have a logarithm, or bounds that they lie between."""
-    is_free = np.isinf(known.bounds).all(axis=1)
+    is_free = np.isinf(bounds).all(axis=1)
     for row, channel in np.argwhere((observations.values <= 0) & is_free):
         raise ValueError(
             "with logarithm=True all values of y must be above zero; got "
@@ -168,9 +169,9 @@ class StructuralForecaster(ContinuousForecaster):
         columns = history.channels, history.controls, history.categories
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
-        known = Known.of(self, history)._replace(is_of_family=purpose == "pretrain")
         if self.logarithm is True:
-            _check_positive(observations, history.channels, known)
+            bounds = bounds_of(self.bounds, history)
+            _check_positive(observations, history.channels, bounds)
         if start is not None and purpose == "update":
             is_beyond = start.structural.beyond(history.rows.values).any()
             is_old = n_rows >= 2 * start.n_rows or is_beyond
@@ -178,6 +179,7 @@ class StructuralForecaster(ContinuousForecaster):
                 return start, seed
         elif start is not None:
             return replace(start, columns=columns), seed
+        known = Known.of(self, history)._replace(is_of_family=purpose == "pretrain")
         seasons: Any = self.seasons
         if seasons != "auto":
             given = seasons or ()

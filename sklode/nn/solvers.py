@@ -91,13 +91,13 @@ class Solver:
         These are of one type, and of one length where they have a batch. What does not
         fit must not reach the engine, which checks nothing: torch says what is wrong.
         """
-        own = [] if field is None else list(field.parameters())
-        is_one_type = len({one.dtype for one in (*tensors, *own)}) == 1
-        is_one_batch = len({len(one) for one in tensors}) == 1
-        sizes = n_inputs, size
+        types = {one.dtype for one in tensors}
         if field is not None:
-            sizes = field.hidden[0].in_features, field.output.out_features
-        return is_one_type and is_one_batch and sizes == (n_inputs, size)
+            types |= {one.dtype for one in field.parameters()}
+            reads, moves = field.hidden[0].in_features, field.output.out_features
+            if (reads, moves) != (n_inputs, size):
+                return False
+        return len(types) == 1 and len({len(one) for one in tensors}) == 1
 
     def step(self, field: nn.Module, state: Tensor, dt: Tensor) -> Tensor:
         """Return where one step of `trajectory` ends; ``dt`` is (batch, 1)."""

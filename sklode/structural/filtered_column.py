@@ -144,8 +144,7 @@ class FilteredColumn:
             model, space = candidate.model, self.spaces[k]
             mine = self._rows_of(k, new)
             rows = new if mine.all() else new.where(mine)
-            # most candidates are of a few forms, and of the same series
-            key = model.form, model.harmonics, mine.tobytes()
+            key = self._reading(k)
             if key not in schedules:
                 schedules[key] = model.schedule(rows, since)
             own = candidate.scaling.rows(rows)
@@ -182,6 +181,11 @@ class FilteredColumn:
         if mine.all():
             return np.full(len(rows.times), True)
         return np.asarray(mine[rows.series])
+
+    def _reading(self, k: int) -> Hashable:
+        """Return what candidates share that read rows alike: there are a few."""
+        model = self.candidates[k].model
+        return model.form, model.harmonics, (self.weights[k] > 0).tobytes()
 
     def in_units(self, rows: ChannelRows) -> ChannelRows:
         """Return rows in the units of the states of their series."""
@@ -258,7 +262,8 @@ class FilteredColumn:
         # the others go on from the states after their rows
         inside = (self._since(queries) <= 0)[queries.series]
         ahead = queries.where(~inside)
-        since, schedules = self._since(ahead), {}
+        since = self._since(ahead)
+        schedules: dict[Hashable, Schedule] = {}
         merged: dict[Hashable, MergedRows] = {}
         for k, candidate in enumerate(self.candidates):
             model, space = candidate.model, self.spaces[k]
@@ -267,8 +272,7 @@ class FilteredColumn:
             parts[0] *= model.fades(self.span)
             mine = self._rows_of(k, queries)
             is_ahead, is_past = ~inside & mine, inside & mine
-            # most candidates are of a few forms, and of the same series
-            key = model.form, model.harmonics, mine.tobytes()
+            key = self._reading(k)
             if is_ahead.any():
                 if key not in schedules:
                     schedules[key] = model.schedule(queries.where(is_ahead), since)
@@ -454,16 +458,16 @@ class FilteredColumn:
         last = own.where(slice(-most, None))
         queries = last._replace(values=np.full(len(last.times), np.nan))
         parts = best.model.space(self.span).parts
-        had = replace(self, table=last)
-        signal, _ = had._smoothed(best, had._merged(best.model, queries), parts)
+        merged = replace(self, table=last)._merged(best.model, queries)
+        signal, _ = self._smoothed(best, merged, parts)
         return best, signal
 
     def parts(self, queries: ChannelRows) -> Iterator[tuple[Candidate, Rows, Array]]:
         """Yield heaviest candidates, their rows, and parts there, (row, part)."""
         for k, mine in self.by_heaviest(queries):
-            candidate, own = self.candidates[k], queries.where(mine)
+            candidate = self.candidates[k]
             parts = candidate.model.space(self.span).parts
-            merged = self._merged(candidate.model, own)
+            merged = self._merged(candidate.model, queries.where(mine))
             signal, _ = self._smoothed(candidate, merged, parts)
             yield candidate, mine, signal
 
@@ -628,9 +632,8 @@ class FilteredColumn:
             shocks=NO_SHOCKS,
             shocked=NO_STATES,
         )
-        signal = found.signal + more[..., 0]
-        variance = found.variance - less
-        return signal[merged.is_asked], variance[merged.is_asked]
+        asked = merged.is_asked
+        return (found.signal + more[..., 0])[asked], (found.variance - less)[asked]
 
     def _space_before(
         self, candidate: Candidate, leads: Array

@@ -143,11 +143,18 @@ def test_a_single_stamp_is_a_dot() -> None:
 def test_what_cannot_be_drawn_is_refused(forecaster: Any) -> None:
     with pytest.raises(ValueError, match="must hold 7"):
         plot_phase(forecaster, (0, 7))
-    for states, columns in (((0, 1, 2), None), (0, None), ((0, 1), 1), ("ab", None)):
+    names: Any = ("a", "b")
+    pairs: list[dict[str, Any]] = [
+        {"states": (0, 1, 2)},
+        {"states": 0},
+        {"columns": 1},
+        {"states": "ab"},
+    ]
+    for pair in pairs:
         with pytest.raises(ValueError, match=r"two axes.*states=\(0, 1\), or two col"):
-            plot_phase(forecaster, states, columns)  # type: ignore[arg-type]
+            plot_phase(forecaster, **pair)
     with pytest.raises(ValueError, match=r"drawn with columns=\('a', 'b'\)"):
-        plot_phase(forecaster, ("a", "b"))  # type: ignore[arg-type]
+        plot_phase(forecaster, names)
     for index in ("2026-03-05", panel().index[:0]):
         with pytest.raises(TypeError, match=r"one time stamp .*index=y\.index"):
             plot_phase(forecaster, index=index)
